@@ -1,0 +1,1 @@
+"""The broker: Kafka's wire protocol on top of `pylog.storage`."""

@@ -1,0 +1,49 @@
+"""OffsetCommit, key 8. v3: throttle. v5: no retention. v6: leader epoch. v7: static members. v8: flexible. v9: same."""
+
+from pylog.broker_lite.protocol.schema import array, int16, int32, int64, message, string
+from pylog.broker_lite.protocol.spec import ApiSpec
+
+
+@message
+class OffsetCommitRequestPartition:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(-1, since=6)
+    committed_metadata: str | None = string(None)
+
+
+@message
+class OffsetCommitRequestTopic:
+    name: str = string()
+    partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
+
+
+@message
+class OffsetCommitRequest:
+    group_id: str = string()
+    generation_id: int = int32(-1, since=1)
+    member_id: str = string(since=1)
+    group_instance_id: str | None = string(None, since=7)
+    retention_time_ms: int = int64(-1, since=2, until=4)
+    topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
+
+
+@message
+class OffsetCommitResponsePartition:
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@message
+class OffsetCommitResponseTopic:
+    name: str = string()
+    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
+
+
+@message
+class OffsetCommitResponse:
+    throttle_time_ms: int = int32(since=3)
+    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
+
+
+SPEC = ApiSpec("OffsetCommit", 8, 2, 9, 8, OffsetCommitRequest, OffsetCommitResponse)

@@ -1,0 +1,255 @@
+"""Messages from declarations: each field once, with the versions that carry it.
+
+    @message
+    class Topic:
+        name: str = string()
+        topic_id: UUID = uuid(since=10)
+
+`decode` and `encode` are compiled per class and version at first use, into the straight-line
+Python one would write by hand. A field that a version does not carry keeps its default when it
+is decoded and is left out when it is encoded.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, TypeVar, dataclass_transform
+
+from pylog.broker_lite.protocol import wire
+from pylog.broker_lite.protocol.wire import Buffer, MalformedFrame
+
+T = TypeVar("T")
+_FOREVER = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    """How one field looks on the wire, and in which versions."""
+
+    kind: str
+    since: int
+    until: int
+    nullable: bool
+    tag: int | None
+    element: Any = None  # of an array: a message class, or the _Spec of a primitive
+    default: Any = None
+
+    def carried_by(self, version: int) -> bool:
+        return self.since <= version <= self.until
+
+
+def _field(
+    kind: str,
+    default: Any,
+    *,
+    since: int = 0,
+    until: int = _FOREVER,
+    nullable: bool = False,
+    tag: int | None = None,
+    element: Any = None,
+) -> Any:
+    spec = _Spec(kind, since, until, nullable, tag, element, default)
+    if kind == "array" and default is not None:
+        return field(default_factory=list, metadata={"spec": spec})
+    return field(default=default, metadata={"spec": spec})
+
+
+def int8(default: int = 0, **versions: Any) -> Any:
+    return _field("I8", default, **versions)
+
+
+def int16(default: int = 0, **versions: Any) -> Any:
+    return _field("I16", default, **versions)
+
+
+def int32(default: int = 0, **versions: Any) -> Any:
+    return _field("I32", default, **versions)
+
+
+def int64(default: int = 0, **versions: Any) -> Any:
+    return _field("I64", default, **versions)
+
+
+def float64(default: float = 0.0, **versions: Any) -> Any:
+    return _field("F64", default, **versions)
+
+
+def boolean(default: bool = False, **versions: Any) -> Any:
+    return _field("bool", default, **versions)
+
+
+def string(default: str | None = "", **versions: Any) -> Any:
+    """`nullable=True` (or a default of None) lets null pass; otherwise null is a malformed frame."""
+    return _field("string", default, **{"nullable": default is None, **versions})
+
+
+def data(default: bytes | None = b"", **versions: Any) -> Any:
+    return _field("bytes", default, **{"nullable": default is None, **versions})
+
+
+def uuid(**versions: Any) -> Any:
+    return _field("uuid", wire.ZERO_UUID, **versions)
+
+
+def array(element: Any, default: list[Any] | None = [], **versions: Any) -> Any:  # noqa: B006 (a marker, never kept)
+    """Of messages (`array(Topic)`) or of primitives (`array(int32)`)."""
+    inner = element if isinstance(element, type) else element().metadata["spec"]
+    return _field("array", default, **{"nullable": default is None, **versions}, element=inner)
+
+
+@dataclass_transform(field_specifiers=(int8, int16, int32, int64, float64, boolean, string, data, uuid, array))
+def message(cls: type[T]) -> type[T]:
+    return dataclass(slots=True)(cls)
+
+
+def decode(cls: type[T], buffer: Buffer, version: int, *, flexible: bool, position: int = 0) -> tuple[T, int]:
+    """(message, position behind it); MalformedFrame when the bytes are not that message."""
+    hashable: Any = cls  # which mypy does not believe of a class
+    try:
+        decoded: tuple[T, int] = _decoder(hashable, version, flexible)(buffer, position)
+        return decoded
+    except struct.error:
+        raise MalformedFrame(f"{cls.__name__} v{version} does not end in its frame") from None
+
+
+def encode(value: Any, out: bytearray, version: int, *, flexible: bool) -> None:
+    cls: Any = type(value)
+    _encoder(cls, version, flexible)(value, out)
+
+
+def _specs(cls: type[Any]) -> Iterator[tuple[str, _Spec]]:
+    for declared in fields(cls):
+        yield declared.name, declared.metadata["spec"]
+
+
+class _Source:
+    """Lines of a function and the names they use."""
+
+    def __init__(self, signature: str) -> None:
+        self.lines = [f"def function({signature}):"]
+        self.names: dict[str, Any] = {"wire": wire, "MalformedFrame": MalformedFrame}
+
+    def add(self, line: str, depth: int = 1) -> None:
+        self.lines.append("    " * depth + line)
+
+    def compile(self, title: str) -> Callable[..., Any]:
+        scope = dict(self.names)
+        exec(compile("\n".join(self.lines), f"<{title}>", "exec"), scope)
+        function: Callable[..., Any] = scope["function"]
+        return function
+
+
+_FIXED_BYTES = {"I8": 1, "I16": 2, "I32": 4, "I64": 8, "F64": 8}
+
+
+@cache
+def _decoder(cls: Any, version: int, flexible: bool) -> Callable[[Buffer, int], tuple[Any, int]]:
+    source = _Source("b, p")
+    source.names["cls"] = cls
+    carried = [(name, spec) for name, spec in _specs(cls) if spec.carried_by(version)]
+    tagged = [(name, spec) for name, spec in carried if spec.tag is not None]
+    for name, spec in carried:
+        if spec.tag is None:
+            _add_read(source, f"v_{name}", spec, version, flexible, 1)
+    if flexible and not tagged:
+        source.add("p = wire.skip_tags(b, p)")
+    elif flexible:
+        for name, spec in tagged:
+            source.names[f"d_{name}"] = spec.default
+            source.add(f"v_{name} = " + ("[]" if spec.kind == "array" and spec.default is not None else f"d_{name}"))
+        source.add("tags, p = wire.read_uvarint(b, p)")
+        source.add("for _ in range(tags):")
+        source.add("tag, p = wire.read_uvarint(b, p)", 2)
+        source.add("size, p = wire.read_uvarint(b, p)", 2)
+        source.add("end = p + size", 2)
+        source.add("if end > len(b): raise MalformedFrame('a tagged field does not end in its frame')", 2)
+        for name, spec in tagged:
+            source.add(f"if tag == {spec.tag}:", 2)
+            _add_read(source, f"v_{name}", spec, version, flexible, 3)
+        source.add("p = end", 2)
+    names = [name for name, spec in carried if spec.tag is None or flexible]
+    source.add(f"return cls({', '.join(f'{name}=v_{name}' for name in names)}), p")
+    return source.compile(f"decode {cls.__name__} v{version}")
+
+
+def _add_read(source: _Source, target: str, spec: _Spec, version: int, flexible: bool, depth: int) -> None:
+    compact = "compact_" if flexible else ""
+    if spec.kind in _FIXED_BYTES:
+        source.add(f"{target}, = wire.{spec.kind}.unpack_from(b, p)", depth)
+        source.add(f"p += {_FIXED_BYTES[spec.kind]}", depth)
+    elif spec.kind == "bool":
+        source.add(f"{target} = wire.I8.unpack_from(b, p)[0] != 0", depth)
+        source.add("p += 1", depth)
+    elif spec.kind == "uuid":
+        source.add(f"{target}, p = wire.read_uuid(b, p)", depth)
+    elif spec.kind == "array":
+        source.add(f"n, p = wire.read_{compact}count(b, p)", depth)
+        source.add(f"{target} = None if n < 0 else []", depth)
+        _add_null_check(source, target, spec, depth)
+        source.add("for _ in range(n):", depth)
+        if isinstance(spec.element, _Spec):
+            _add_read(source, "item", spec.element, version, flexible, depth + 1)
+        else:
+            reader = f"read_{spec.element.__name__}"
+            source.names[reader] = _decoder(spec.element, version, flexible)
+            source.add(f"item, p = {reader}(b, p)", depth + 1)
+        source.add(f"{target}.append(item)", depth + 1)
+    else:
+        source.add(f"{target}, p = wire.read_{compact}{spec.kind}(b, p)", depth)
+        _add_null_check(source, target, spec, depth)
+
+
+def _add_null_check(source: _Source, target: str, spec: _Spec, depth: int) -> None:
+    if not spec.nullable:
+        source.add(f"if {target} is None: raise MalformedFrame('{target[2:]} is null')", depth)
+
+
+@cache
+def _encoder(cls: Any, version: int, flexible: bool) -> Callable[[Any, bytearray], None]:
+    source = _Source("m, out")
+    carried = [(name, spec) for name, spec in _specs(cls) if spec.carried_by(version)]
+    for name, spec in carried:
+        if spec.tag is None:
+            _add_write(source, f"m.{name}", spec, version, flexible, 1)
+    if flexible:
+        tagged = sorted((spec.tag, name, spec) for name, spec in carried if spec.tag is not None)
+        if not tagged:
+            source.add("out.append(0)")
+        else:  # a tagged field at its default is left out
+            source.add("tags = []")
+            for tag, name, spec in tagged:
+                source.names[f"d_{name}"] = spec.default
+                source.add(f"if m.{name} != d_{name}:")
+                source.add("outer, out = out, bytearray()", 2)
+                _add_write(source, f"m.{name}", spec, version, flexible, 2)
+                source.add(f"tags.append(({tag}, out)); out = outer", 2)
+            source.add("wire.write_uvarint(out, len(tags))")
+            source.add("for tag, body in tags:")
+            source.add("wire.write_uvarint(out, tag)", 2)
+            source.add("wire.write_compact_count(out, len(body) - 1)", 2)
+            source.add("out += body", 2)
+    source.add("return None")
+    return source.compile(f"encode {cls.__name__} v{version}")
+
+
+def _add_write(source: _Source, value: str, spec: _Spec, version: int, flexible: bool, depth: int) -> None:
+    compact = "compact_" if flexible else ""
+    if spec.kind in _FIXED_BYTES:
+        source.add(f"out += wire.{spec.kind}.pack({value})", depth)
+    elif spec.kind == "bool":
+        source.add(f"out.append(1 if {value} else 0)", depth)
+    elif spec.kind == "uuid":
+        source.add(f"out += {value}.bytes", depth)
+    elif spec.kind == "array":
+        source.add(f"items = {value}", depth)
+        source.add(f"wire.write_{compact}count(out, -1 if items is None else len(items))", depth)
+        source.add("for item in items or ():", depth)
+        if isinstance(spec.element, _Spec):
+            _add_write(source, "item", spec.element, version, flexible, depth + 1)
+        else:
+            writer = f"write_{spec.element.__name__}"
+            source.names[writer] = _encoder(spec.element, version, flexible)
+            source.add(f"{writer}(item, out)", depth + 1)
+    else:
+        source.add(f"wire.write_{compact}{spec.kind}(out, {value})", depth)

@@ -1,0 +1,1 @@
+"""The log on disk. Knows no sockets, no wire codes, no Spark."""

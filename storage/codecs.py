@@ -1,0 +1,151 @@
+"""The compression codecs of record batches, by their number in the batch attributes.
+
+Readers accept what any client writes (snappy raw or in xerial frames, lz4 with linked blocks);
+writers write what every client reads. Decompression never returns more than `bytes_max`, so a
+few kilobytes cannot ask for all memory. Each library is imported at first use.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+
+from pylog.storage.errors import BatchTooLarge, CorruptBatch, UnsupportedBatch
+
+Buffer = bytes | bytearray | memoryview
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODEC_BY_NAME = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+NAME_BY_CODEC = {codec: name for name, codec in CODEC_BY_NAME.items()}
+
+DECOMPRESSED_BYTES_MAX = 1 << 30
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    if codec == NONE:
+        return bytes(data)
+    try:
+        compressor = _COMPRESS[codec]
+    except KeyError:
+        raise UnsupportedBatch(f"unknown compression codec {codec}") from None
+    return compressor(data, level)
+
+
+def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    if codec == NONE:
+        return data
+    try:
+        decompressor = _DECOMPRESS[codec]
+    except KeyError:
+        raise UnsupportedBatch(f"unknown compression codec {codec}") from None
+    try:
+        return decompressor(data, bytes_max)
+    except (BatchTooLarge, CorruptBatch):
+        raise
+    except Exception as error:  # each library has an exception of its own
+        raise CorruptBatch(f"{NAME_BY_CODEC[codec]} data cannot be decompressed: {error}") from error
+
+
+def _too_large(bytes_max: int) -> BatchTooLarge:
+    return BatchTooLarge(f"a compressed batch holds more than {bytes_max} bytes")
+
+
+def _gzip(data: Buffer, level: int | None) -> bytes:
+    compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _gunzip(data: Buffer, bytes_max: int) -> bytes:
+    decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    out = decompressor.decompress(data, bytes_max)
+    if decompressor.unconsumed_tail:
+        raise _too_large(bytes_max)
+    if not decompressor.eof:
+        raise CorruptBatch("gzip data ends too early")
+    return out
+
+
+def _snappy(data: Buffer, level: int | None) -> bytes:
+    """Xerial frames, as Java's producer writes them: raw snappy is refused by old Java readers."""
+    import cramjam
+
+    parts = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += [struct.pack(">i", len(block)), block]
+    return b"".join(parts)
+
+
+def _unsnappy(data: Buffer, bytes_max: int) -> bytes:
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _unsnappy_raw(data, bytes_max)
+    parts: list[bytes] = []
+    room, position, view = bytes_max, 16, memoryview(data)
+    while position < len(view):
+        (length,) = struct.unpack_from(">i", view, position)
+        position += 4
+        if length < 0 or length > len(view) - position:
+            raise CorruptBatch(f"a snappy block says it has {length} bytes")
+        block = _unsnappy_raw(view[position : position + length], room)
+        room -= len(block)
+        position += length
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _unsnappy_raw(data: Buffer, bytes_max: int) -> bytes:
+    import cramjam
+
+    if cramjam.snappy.decompress_raw_len(data) > bytes_max:  # the length stands before the data
+        raise _too_large(bytes_max)
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
+    # Java refuses linked blocks
+    out: bytes = lz4.frame.compress(data, compression_level=level or 0, block_linked=False)
+    return out
+
+
+def _unlz4(data: Buffer, bytes_max: int) -> bytes:
+    import lz4.frame
+
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    out: bytes = decompressor.decompress(data, max_length=bytes_max)
+    if not decompressor.eof:
+        if decompressor.needs_input:
+            raise CorruptBatch("lz4 data ends too early")
+        raise _too_large(bytes_max)
+    return out
+
+
+def _zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+
+
+def _unzstd(data: Buffer, bytes_max: int) -> bytes:
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor()
+    size = zstandard.frame_content_size(data)
+    if size > bytes_max:
+        raise _too_large(bytes_max)
+    if size >= 0:
+        return decompressor.decompress(data, max_output_size=size)
+    # Java streams, so its frames do not say their size
+    with decompressor.stream_reader(data) as reader:
+        out = reader.read(bytes_max + 1)
+    if len(out) > bytes_max:
+        raise _too_large(bytes_max)
+    return out
+
+
+_COMPRESS: dict[int, Callable[[Buffer, int | None], bytes]] = {GZIP: _gzip, SNAPPY: _snappy, LZ4: _lz4, ZSTD: _zstd}
+_DECOMPRESS: dict[int, Callable[[Buffer, int], bytes]] = {GZIP: _gunzip, SNAPPY: _unsnappy, LZ4: _unlz4, ZSTD: _unzstd}
