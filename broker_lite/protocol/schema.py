@@ -98,7 +98,7 @@ def array(element: Any, default: list[Any] | None = [], **versions: Any) -> Any:
     return _field("array", default, **{"nullable": default is None, **versions}, element=inner)
 
 
-@dataclass_transform(field_specifiers=(int8, int16, int32, int64, float64, boolean, string, data, uuid, array))
+@dataclass_transform()  # without specifiers: a type checker then knows that every field has a default
 def message(cls: type[T]) -> type[T]:
     return dataclass(slots=True)(cls)
 
@@ -111,6 +111,14 @@ def decode(cls: type[T], buffer: Buffer, version: int, *, flexible: bool, positi
         return decoded
     except struct.error:
         raise MalformedFrame(f"{cls.__name__} v{version} does not end in its frame") from None
+
+
+def decode_whole(cls: type[T], buffer: Buffer, version: int, *, flexible: bool, position: int = 0) -> T:
+    """The message that fills `buffer` from `position` to its end."""
+    decoded, end = decode(cls, buffer, version, flexible=flexible, position=position)
+    if end != len(buffer):
+        raise MalformedFrame(f"{len(buffer) - end} bytes stand behind {cls.__name__} v{version}")
+    return decoded
 
 
 def encode(value: Any, out: bytearray, version: int, *, flexible: bool) -> None:
@@ -167,6 +175,7 @@ def _decoder(cls: Any, version: int, flexible: bool) -> Callable[[Buffer, int], 
         for name, spec in tagged:
             source.add(f"if tag == {spec.tag}:", 2)
             _add_read(source, f"v_{name}", spec, version, flexible, 3)
+            source.add(f"if p != end: raise MalformedFrame('the tagged field {name} does not fill its size')", 3)
         source.add("p = end", 2)
     names = [name for name, spec in carried if spec.tag is None or flexible]
     source.add(f"return cls({', '.join(f'{name}=v_{name}' for name in names)}), p")

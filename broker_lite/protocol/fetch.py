@@ -1,0 +1,307 @@
+"""Fetch, key 1. v4: isolation level. v5: log start offset. v7: sessions. v9: leader epoch. v10: zstd. v11: racks.
+v12: flexible, last fetched epoch. From v13 on topics are named by id, which is not spoken here.
+
+By hand, because it is the hot path: the broker sends the bytes around the records and lets the
+kernel send the records themselves from their file; the client gets views of the frame. Partitions
+stand in one flat list in the order of the frame; consecutive ones of one topic share a topic
+entry on the wire.
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from pylog.broker_lite.protocol.spec import Api
+from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style
+from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame
+
+SPEC = Api("Fetch", 1, 4, 12, 12)
+
+NO_SESSION_ID = 0
+SESSIONLESS_EPOCH = -1
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+_HEAD_V4 = struct.Struct(">iiiib")
+_HEAD_V7 = struct.Struct(">iiiibii")
+_THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
+_WANTED_V4 = struct.Struct(">iqi")
+_WANTED_V5 = struct.Struct(">iqqi")
+_WANTED_V9 = struct.Struct(">iiqqi")
+_WANTED_V12 = struct.Struct(">iiqiqi")
+_FOUND_V4 = struct.Struct(">ihqq")
+_FOUND_V5 = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_NO_PREFERRED_REPLICA = I32.pack(-1)
+_topic_of = attrgetter("topic")
+
+
+class FetchPartition(NamedTuple):
+    topic: str
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    log_start_offset: int = -1  # of a follower; consumers say -1
+    last_fetched_epoch: int = -1
+
+
+class FetchRequest(NamedTuple):
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    partitions: list[FetchPartition]
+    forgotten: Sequence[tuple[str, list[int]]] = ()  # (topic, partitions) that leave the session
+    rack_id: str = ""
+    replica_id: int = -1
+
+
+class PartitionHead(NamedTuple):
+    """What a response says of a partition before its `records_bytes` record bytes (-1: null records)."""
+
+    topic: str
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records_bytes: int = 0
+    aborted_transactions: Sequence[tuple[int, int]] | None = None  # (producer id, first offset)
+
+
+class FetchedPartition(NamedTuple):
+    topic: str
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: Buffer | None  # a memoryview of the frame; the last batch may be cut off
+    aborted_transactions: list[tuple[int, int]] | None = None
+
+
+class FetchResponse(NamedTuple):
+    error_code: int
+    session_id: int
+    partitions: list[FetchedPartition]
+    throttle_time_ms: int = 0
+
+
+def _style(version: int) -> Style:
+    return COMPACT if version >= SPEC.flexible_since else PLAIN
+
+
+def decode_request(body: Buffer, version: int) -> FetchRequest:
+    try:
+        return _decode_request(body, version)
+    except struct.error:
+        raise MalformedFrame(f"FetchRequest v{version} does not end in its frame") from None
+
+
+def _decode_request(frame: Buffer, version: int) -> FetchRequest:
+    style = _style(version)
+    if version >= 7:
+        head, position = _HEAD_V7.unpack_from(frame, 0), _HEAD_V7.size
+    else:
+        head, position = (*_HEAD_V4.unpack_from(frame, 0), NO_SESSION_ID, SESSIONLESS_EPOCH), _HEAD_V4.size
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = head
+    partitions: list[FetchPartition] = []
+    topic_count, position = style.read_length(frame, position)
+    for _ in range(topic_count):
+        topic, position = style.read_text(frame, position)
+        partition_count, position = style.read_length(frame, position)
+        for _ in range(partition_count):
+            wanted, position = _read_wanted(frame, position, topic, version)
+            partitions.append(wanted)
+            position = style.skip_tags(frame, position)
+        position = style.skip_tags(frame, position)
+    forgotten: list[tuple[str, list[int]]] = []
+    if version >= 7:
+        forgotten, position = _read_forgotten(frame, position, style)
+    rack_id = ""
+    if version >= 11:
+        rack_id, position = style.read_text(frame, position)
+    position = style.skip_tags(frame, position)
+    if position != len(frame):
+        raise MalformedFrame(f"{len(frame) - position} bytes stand behind FetchRequest v{version}")
+    return FetchRequest(
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        partitions,
+        forgotten,
+        rack_id,
+        replica_id,
+    )
+
+
+def _read_wanted(frame: Buffer, position: int, topic: str, version: int) -> tuple[FetchPartition, int]:
+    epoch = last_epoch = start = -1
+    if version >= 12:
+        partition, epoch, offset, last_epoch, start, bytes_max = _WANTED_V12.unpack_from(frame, position)
+        position += _WANTED_V12.size
+    elif version >= 9:
+        partition, epoch, offset, start, bytes_max = _WANTED_V9.unpack_from(frame, position)
+        position += _WANTED_V9.size
+    elif version >= 5:
+        partition, offset, start, bytes_max = _WANTED_V5.unpack_from(frame, position)
+        position += _WANTED_V5.size
+    else:
+        partition, offset, bytes_max = _WANTED_V4.unpack_from(frame, position)
+        position += _WANTED_V4.size
+    return FetchPartition(topic, partition, offset, bytes_max, epoch, start, last_epoch), position
+
+
+def _read_forgotten(frame: Buffer, position: int, style: Style) -> tuple[list[tuple[str, list[int]]], int]:
+    forgotten: list[tuple[str, list[int]]] = []
+    topic_count, position = style.read_length(frame, position)
+    for _ in range(topic_count):
+        topic, position = style.read_text(frame, position)
+        count, position = style.read_length(frame, position)
+        if count * 4 > len(frame) - position:
+            raise MalformedFrame(f"{count} partitions in a frame of {len(frame)} bytes")
+        forgotten.append((topic, list(struct.unpack_from(f">{count}i", frame, position))))
+        position = style.skip_tags(frame, position + count * 4)
+    return forgotten, position
+
+
+def encode_request(request: FetchRequest, version: int) -> bytearray:
+    style = _style(version)
+    head = (request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level)
+    if version >= 7:
+        out = bytearray(_HEAD_V7.pack(*head, request.session_id, request.session_epoch))
+    else:
+        out = bytearray(_HEAD_V4.pack(*head))
+    topics = [(topic, list(group)) for topic, group in groupby(request.partitions, key=_topic_of)]
+    style.write_count(out, len(topics))
+    for topic, partitions in topics:
+        style.write_string(out, topic)
+        style.write_count(out, len(partitions))
+        for wanted in partitions:
+            out += _pack_wanted(wanted, version)
+            out += style.no_tags
+        out += style.no_tags
+    if version >= 7:
+        style.write_count(out, len(request.forgotten))
+        for topic, forgotten in request.forgotten:
+            style.write_string(out, topic)
+            style.write_count(out, len(forgotten))
+            out += struct.pack(f">{len(forgotten)}i", *forgotten)
+            out += style.no_tags
+    if version >= 11:
+        style.write_string(out, request.rack_id)
+    out += style.no_tags
+    return out
+
+
+def _pack_wanted(wanted: FetchPartition, version: int) -> bytes:
+    _, partition, offset, bytes_max, epoch, start, last_epoch = wanted
+    if version >= 12:
+        return _WANTED_V12.pack(partition, epoch, offset, last_epoch, start, bytes_max)
+    if version >= 9:
+        return _WANTED_V9.pack(partition, epoch, offset, start, bytes_max)
+    if version >= 5:
+        return _WANTED_V5.pack(partition, offset, start, bytes_max)
+    return _WANTED_V4.pack(partition, offset, bytes_max)
+
+
+def encode_response_pieces(
+    partitions: Sequence[PartitionHead],
+    version: int,
+    error_code: int = 0,
+    session_id: int = NO_SESSION_ID,
+    throttle_time_ms: int = 0,
+) -> list[bytearray]:
+    """n + 1 pieces for n partitions: behind piece i come the record bytes of partition i."""
+    style, out = _style(version), bytearray()
+    pieces = [out]
+    if version >= 7:
+        out += _THROTTLE_ERROR_SESSION.pack(throttle_time_ms, error_code, session_id)
+    else:
+        out += I32.pack(throttle_time_ms)
+    topics = [(topic, list(group)) for topic, group in groupby(partitions, key=_topic_of)]
+    style.write_count(out, len(topics))
+    for topic, heads in topics:
+        style.write_string(out, topic)
+        style.write_count(out, len(heads))
+        for head in heads:
+            out += _FOUND_V5.pack(*head[1:6]) if version >= 5 else _FOUND_V4.pack(*head[1:5])
+            _write_aborted(out, head.aborted_transactions, style)
+            if version >= 11:
+                out += _NO_PREFERRED_REPLICA
+            style.write_bytes_length(out, head.records_bytes)
+            out = bytearray(style.no_tags)
+            pieces.append(out)
+        out += style.no_tags
+    out += style.no_tags
+    return pieces
+
+
+def _write_aborted(out: bytearray, aborted: Sequence[tuple[int, int]] | None, style: Style) -> None:
+    if aborted is None:
+        style.write_count(out, -1)
+        return
+    style.write_count(out, len(aborted))
+    for producer_id, first_offset in aborted:
+        out += _ABORTED.pack(producer_id, first_offset)
+        out += style.no_tags
+
+
+def decode_response(body: Buffer, version: int) -> FetchResponse:
+    try:
+        return _decode_response(memoryview(body), version)
+    except struct.error:
+        raise MalformedFrame(f"FetchResponse v{version} does not end in its frame") from None
+
+
+def _decode_response(frame: memoryview, version: int) -> FetchResponse:
+    style = _style(version)
+    error_code, session_id = 0, NO_SESSION_ID
+    if version >= 7:
+        throttle_time_ms, error_code, session_id = _THROTTLE_ERROR_SESSION.unpack_from(frame, 0)
+        position = _THROTTLE_ERROR_SESSION.size
+    else:
+        (throttle_time_ms,), position = I32.unpack_from(frame, 0), I32.size
+    partitions: list[FetchedPartition] = []
+    topic_count, position = style.read_length(frame, position)
+    for _ in range(topic_count):
+        topic, position = style.read_text(frame, position)
+        partition_count, position = style.read_length(frame, position)
+        for _ in range(partition_count):
+            if version >= 5:
+                values = _FOUND_V5.unpack_from(frame, position)
+                position += _FOUND_V5.size
+            else:
+                values = (*_FOUND_V4.unpack_from(frame, position), -1)
+                position += _FOUND_V4.size
+            aborted, position = _read_aborted(frame, position, style)
+            if version >= 11:
+                position += len(_NO_PREFERRED_REPLICA)
+            records, position = style.read_bytes(frame, position)
+            position = style.skip_tags(frame, position)
+            partitions.append(FetchedPartition(topic, *values, records, aborted))
+        position = style.skip_tags(frame, position)
+    position = style.skip_tags(frame, position)
+    if position != len(frame):
+        raise MalformedFrame(f"FetchResponse v{version} ends at byte {position} of {len(frame)}")
+    return FetchResponse(error_code, session_id, partitions, throttle_time_ms)
+
+
+def _read_aborted(frame: Buffer, position: int, style: Style) -> tuple[list[tuple[int, int]] | None, int]:
+    count, position = style.read_count(frame, position)
+    if count < 0:
+        return None, position
+    aborted: list[tuple[int, int]] = []
+    for _ in range(count):
+        producer_id, first_offset = _ABORTED.unpack_from(frame, position)
+        position = style.skip_tags(frame, position + _ABORTED.size)
+        aborted.append((producer_id, first_offset))
+    return aborted, position

@@ -1,0 +1,81 @@
+"""OffsetFetch, key 9. v2: null asks for all topics, an error for the whole group. v3: throttle. v5: leader epoch.
+v6: flexible. v7: only offsets that no transaction can still change. v8: many groups at once. v9: member and epoch."""
+
+from pylog.broker_lite.protocol.schema import array, boolean, int16, int32, int64, message, string
+from pylog.broker_lite.protocol.spec import ApiSpec
+
+
+@message
+class OffsetFetchRequestTopic:
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@message
+class OffsetFetchRequestTopics:
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@message
+class OffsetFetchRequestGroup:
+    group_id: str = string()
+    member_id: str | None = string(None, since=9)
+    member_epoch: int = int32(-1, since=9)
+    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable=True)
+
+
+@message
+class OffsetFetchRequest:
+    group_id: str = string(until=7)
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable=True, until=7)
+    groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, since=8)
+    require_stable: bool = boolean(since=7)
+
+
+@message
+class OffsetFetchResponsePartition:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(-1, since=5)
+    metadata: str | None = string(nullable=True)
+    error_code: int = int16()
+
+
+@message
+class OffsetFetchResponseTopic:
+    name: str = string()
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
+
+
+@message
+class OffsetFetchResponsePartitions:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(-1)
+    metadata: str | None = string(nullable=True)
+    error_code: int = int16()
+
+
+@message
+class OffsetFetchResponseTopics:
+    name: str = string()
+    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
+
+
+@message
+class OffsetFetchResponseGroup:
+    group_id: str = string()
+    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
+    error_code: int = int16()
+
+
+@message
+class OffsetFetchResponse:
+    throttle_time_ms: int = int32(since=3)
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)
+    error_code: int = int16(since=2, until=7)
+    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, since=8)
+
+
+SPEC = ApiSpec("OffsetFetch", 9, 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse)

@@ -1,0 +1,172 @@
+"""Produce, key 0. v3: record batch v2, transactional id. v5: log start offset. v7: zstd. v8: error messages.
+v9: flexible. v10: tags that name the new leader. v11: same.
+
+By hand, because it is the hot path: the records of a request are views of its frame, and a
+request is sent as a list of buffers, so that no batch is ever copied. Partitions stand in one
+flat list in the order of the frame; consecutive ones of one topic share a topic entry on the wire.
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from pylog.broker_lite.protocol.spec import Api
+from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style
+from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame
+
+# Implemented from 3; old librdkafka compresses only for brokers that advertise version 0.
+SPEC = Api("Produce", 0, 3, 11, 9, advertised_min=0)
+
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_RESULT_V3 = struct.Struct(">ihqq")
+_RESULT_V5 = struct.Struct(">ihqqq")
+_topic_of = attrgetter("topic")
+
+
+class ProducePartition(NamedTuple):
+    topic: str
+    partition: int
+    records: Buffer | None  # decoded: a memoryview of the frame
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    partitions: list[ProducePartition]
+
+
+class ProducedPartition(NamedTuple):
+    topic: str
+    partition: int
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+def _style(version: int) -> Style:
+    return COMPACT if version >= SPEC.flexible_since else PLAIN
+
+
+def decode_request(body: Buffer, version: int) -> ProduceRequest:
+    frame, style = memoryview(body), _style(version)
+    try:
+        return _decode_request(frame, style)
+    except struct.error:
+        raise MalformedFrame(f"ProduceRequest v{version} does not end in its frame") from None
+
+
+def _decode_request(frame: memoryview, style: Style) -> ProduceRequest:
+    transactional_id, position = style.read_string(frame, 0)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    partitions: list[ProducePartition] = []
+    topic_count, position = style.read_length(frame, position + _ACKS_TIMEOUT.size)
+    for _ in range(topic_count):
+        topic, position = style.read_text(frame, position)
+        partition_count, position = style.read_length(frame, position)
+        for _ in range(partition_count):
+            (partition,) = I32.unpack_from(frame, position)
+            records, position = style.read_bytes(frame, position + 4)
+            position = style.skip_tags(frame, position)
+            partitions.append(ProducePartition(topic, partition, records))
+        position = style.skip_tags(frame, position)
+    position = style.skip_tags(frame, position)
+    if position != len(frame):
+        raise MalformedFrame(f"{len(frame) - position} bytes stand behind a ProduceRequest")
+    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+
+
+def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
+    """Buffers to be sent one after the other; the record batches are those of the caller, not copies."""
+    style, out = _style(version), bytearray()
+    pieces: list[Buffer] = []
+    style.write_string(out, request.transactional_id)
+    out += _ACKS_TIMEOUT.pack(request.acks, request.timeout_ms)
+    topics = [(topic, list(group)) for topic, group in groupby(request.partitions, key=_topic_of)]
+    style.write_count(out, len(topics))
+    for topic, partitions in topics:
+        style.write_string(out, topic)
+        style.write_count(out, len(partitions))
+        for partition in partitions:
+            out += I32.pack(partition.partition)
+            if partition.records is None:
+                style.write_bytes_length(out, -1)
+            else:
+                style.write_bytes_length(out, len(partition.records))
+                pieces += [out, partition.records]
+                out = bytearray()
+            out += style.no_tags
+        out += style.no_tags
+    out += style.no_tags
+    if out:
+        pieces.append(out)
+    return pieces
+
+
+def encode_response(partitions: Sequence[ProducedPartition], version: int, throttle_time_ms: int = 0) -> bytearray:
+    style, out = _style(version), bytearray()
+    topics = [(topic, list(group)) for topic, group in groupby(partitions, key=_topic_of)]
+    style.write_count(out, len(topics))
+    for topic, results in topics:
+        style.write_string(out, topic)
+        style.write_count(out, len(results))
+        for result in results:
+            if version >= 5:
+                out += _RESULT_V5.pack(*result[1:6])
+            else:
+                out += _RESULT_V3.pack(*result[1:5])
+            if version >= 8:
+                style.write_count(out, 0)  # record errors: a batch is accepted or refused as a whole
+                style.write_string(out, result.error_message)
+            out += style.no_tags
+        out += style.no_tags
+    out += I32.pack(throttle_time_ms)
+    out += style.no_tags
+    return out
+
+
+def decode_response(body: Buffer, version: int) -> list[ProducedPartition]:
+    try:
+        return _decode_response(body, version)
+    except struct.error:
+        raise MalformedFrame(f"ProduceResponse v{version} does not end in its frame") from None
+
+
+def _decode_response(frame: Buffer, version: int) -> list[ProducedPartition]:
+    style = _style(version)
+    results: list[ProducedPartition] = []
+    topic_count, position = style.read_length(frame, 0)
+    for _ in range(topic_count):
+        topic, position = style.read_text(frame, position)
+        partition_count, position = style.read_length(frame, position)
+        for _ in range(partition_count):
+            if version >= 5:
+                values = _RESULT_V5.unpack_from(frame, position)
+                position += _RESULT_V5.size
+            else:
+                values = (*_RESULT_V3.unpack_from(frame, position), -1)
+                position += _RESULT_V3.size
+            error_message = None
+            if version >= 8:
+                position = _skip_record_errors(frame, position, style)
+                error_message, position = style.read_string(frame, position)
+            position = style.skip_tags(frame, position)
+            results.append(ProducedPartition(topic, *values, error_message))
+        position = style.skip_tags(frame, position)
+    position = style.skip_tags(frame, position + 4)  # behind the throttle time
+    if position != len(frame):
+        raise MalformedFrame(f"ProduceResponse v{version} ends at byte {position} of {len(frame)}")
+    return results
+
+
+def _skip_record_errors(frame: Buffer, position: int, style: Style) -> int:
+    """Which records of a refused batch were wrong: the error message says as much."""
+    count, position = style.read_length(frame, position)
+    for _ in range(count):
+        _, position = style.read_string(frame, position + 4)
+        position = style.skip_tags(frame, position)
+    return position
