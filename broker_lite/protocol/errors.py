@@ -12,7 +12,7 @@ class ErrorCode(IntEnum):
     retriable: bool
     message: str
 
-    def __new__(cls, code: int, retriable: bool, message: str = "") -> "ErrorCode":
+    def __new__(cls, code: int, retriable: bool = FINAL, message: str = "") -> "ErrorCode":
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable

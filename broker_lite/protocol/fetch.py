@@ -276,18 +276,19 @@ def _decode_response(frame: memoryview, version: int) -> FetchResponse:
         topic, position = style.read_text(frame, position)
         partition_count, position = style.read_length(frame, position)
         for _ in range(partition_count):
+            start = -1
             if version >= 5:
-                values = _FOUND_V5.unpack_from(frame, position)
+                partition, code, high_watermark, stable, start = _FOUND_V5.unpack_from(frame, position)
                 position += _FOUND_V5.size
             else:
-                values = (*_FOUND_V4.unpack_from(frame, position), -1)
+                partition, code, high_watermark, stable = _FOUND_V4.unpack_from(frame, position)
                 position += _FOUND_V4.size
             aborted, position = _read_aborted(frame, position, style)
             if version >= 11:
                 position += len(_NO_PREFERRED_REPLICA)
             records, position = style.read_bytes(frame, position)
             position = style.skip_tags(frame, position)
-            partitions.append(FetchedPartition(topic, *values, records, aborted))
+            partitions.append(FetchedPartition(topic, partition, code, high_watermark, stable, start, records, aborted))
         position = style.skip_tags(frame, position)
     position = style.skip_tags(frame, position)
     if position != len(frame):

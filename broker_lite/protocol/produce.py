@@ -144,18 +144,20 @@ def _decode_response(frame: Buffer, version: int) -> list[ProducedPartition]:
         topic, position = style.read_text(frame, position)
         partition_count, position = style.read_length(frame, position)
         for _ in range(partition_count):
+            log_start_offset, error_message = -1, None
             if version >= 5:
-                values = _RESULT_V5.unpack_from(frame, position)
+                partition, code, base, append_time_ms, log_start_offset = _RESULT_V5.unpack_from(frame, position)
                 position += _RESULT_V5.size
             else:
-                values = (*_RESULT_V3.unpack_from(frame, position), -1)
+                partition, code, base, append_time_ms = _RESULT_V3.unpack_from(frame, position)
                 position += _RESULT_V3.size
-            error_message = None
             if version >= 8:
                 position = _skip_record_errors(frame, position, style)
                 error_message, position = style.read_string(frame, position)
             position = style.skip_tags(frame, position)
-            results.append(ProducedPartition(topic, *values, error_message))
+            results.append(
+                ProducedPartition(topic, partition, code, base, append_time_ms, log_start_offset, error_message)
+            )
         position = style.skip_tags(frame, position)
     position = style.skip_tags(frame, position + 4)  # behind the throttle time
     if position != len(frame):
