@@ -19,7 +19,7 @@ class CreatableReplicaAssignment:
 @message
 class CreatableTopicConfig:
     name: str = string()
-    value: str | None = string(nullable=True)
+    value: str | None = string(null_since=0)
 
 
 @message
@@ -41,7 +41,7 @@ class CreateTopicsRequest:
 @message
 class CreatableTopicConfigs:
     name: str = string()
-    value: str | None = string(nullable=True)
+    value: str | None = string(null_since=0)
     read_only: bool = boolean()
     config_source: int = int8(-1)
     is_sensitive: bool = boolean()
@@ -56,7 +56,7 @@ class CreatableTopicResult:
     topic_config_error_code: int = int16(since=5, tag=0)
     num_partitions: int = int32(-1, since=5)
     replication_factor: int = int16(-1, since=5)
-    configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, since=5, nullable=True)
+    configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, since=5, null_since=5)
 
 
 @message

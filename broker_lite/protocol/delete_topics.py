@@ -21,7 +21,7 @@ class DeleteTopicsRequest:
 
 @message
 class DeletableTopicResult:
-    name: str | None = string(nullable=True)
+    name: str | None = string(null_since=6)
     topic_id: UUID = uuid(since=6)
     error_code: int = int16()
     error_message: str | None = string(None, since=5)

@@ -16,12 +16,12 @@ OPERATIONS_NOT_ASKED_FOR = -(1 << 31)
 @message
 class MetadataRequestTopic:
     topic_id: UUID = uuid(since=10)
-    name: str | None = string(nullable=True)
+    name: str | None = string(null_since=10)
 
 
 @message
 class MetadataRequest:
-    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable=True)
+    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, null_since=1)
     allow_auto_topic_creation: bool = boolean(True, since=4)
     include_cluster_authorized_operations: bool = boolean(since=8, until=10)
     include_topic_authorized_operations: bool = boolean(since=8)
@@ -49,7 +49,7 @@ class MetadataResponsePartition:
 @message
 class MetadataResponseTopic:
     error_code: int = int16()
-    name: str | None = string(nullable=True)
+    name: str | None = string(null_since=12)
     topic_id: UUID = uuid(since=10)
     is_internal: bool = boolean(since=1)
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)

@@ -50,7 +50,7 @@ class ConfigRecord:
     resource_type: int = int8()
     resource_name: str = string()
     name: str = string()
-    value: str | None = string(nullable=True)
+    value: str | None = string(null_since=0)
 
 
 @message

@@ -22,13 +22,13 @@ class OffsetFetchRequestGroup:
     group_id: str = string()
     member_id: str | None = string(None, since=9)
     member_epoch: int = int32(-1, since=9)
-    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable=True)
+    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, null_since=8)
 
 
 @message
 class OffsetFetchRequest:
     group_id: str = string(until=7)
-    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable=True, until=7)
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, null_since=2, until=7)
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, since=8)
     require_stable: bool = boolean(since=7)
 
@@ -38,7 +38,7 @@ class OffsetFetchResponsePartition:
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32(-1, since=5)
-    metadata: str | None = string(nullable=True)
+    metadata: str | None = string(null_since=0)
     error_code: int = int16()
 
 
@@ -53,7 +53,7 @@ class OffsetFetchResponsePartitions:
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32(-1)
-    metadata: str | None = string(nullable=True)
+    metadata: str | None = string(null_since=0)
     error_code: int = int16()
 
 

@@ -30,7 +30,7 @@ class _Spec:
     kind: str
     since: int
     until: int
-    nullable: bool
+    null_since: int | None  # the first version that lets null pass; None: never
     tag: int | None
     element: Any = None  # of an array: a message class, or the _Spec of a primitive
     default: Any = None
@@ -45,11 +45,11 @@ def _field(
     *,
     since: int = 0,
     until: int = _FOREVER,
-    nullable: bool = False,
+    null_since: int | None = None,
     tag: int | None = None,
     element: Any = None,
 ) -> Any:
-    spec = _Spec(kind, since, until, nullable, tag, element, default)
+    spec = _Spec(kind, since, until, null_since, tag, element, default)
     if kind == "array" and default is not None:
         return field(default_factory=list, metadata={"spec": spec})
     return field(default=default, metadata={"spec": spec})
@@ -80,12 +80,13 @@ def boolean(default: bool = False, **versions: Any) -> Any:
 
 
 def string(default: str | None = "", **versions: Any) -> Any:
-    """`nullable=True` (or a default of None) lets null pass; otherwise null is a malformed frame."""
-    return _field("string", default, **{"nullable": default is None, **versions})
+    """A default of None lets null pass, as does `null_since`; otherwise null is a malformed frame."""
+    return _field("string", default, **{"null_since": 0 if default is None else None, **versions})
 
 
 def data(default: bytes | None = b"", **versions: Any) -> Any:
-    return _field("bytes", default, **{"nullable": default is None, **versions})
+    """Decoded it is a copy: a declared message may outlive its frame."""
+    return _field("bytes", default, **{"null_since": 0 if default is None else None, **versions})
 
 
 def uuid(**versions: Any) -> Any:
@@ -95,7 +96,7 @@ def uuid(**versions: Any) -> Any:
 def array(element: Any, default: list[Any] | None = [], **versions: Any) -> Any:  # noqa: B006 (a marker, never kept)
     """Of messages (`array(Topic)`) or of primitives (`array(int32)`)."""
     inner = element if isinstance(element, type) else element().metadata["spec"]
-    return _field("array", default, **{"nullable": default is None, **versions}, element=inner)
+    return _field("array", default, **{"null_since": 0 if default is None else None, **versions}, element=inner)
 
 
 @dataclass_transform()  # without specifiers: a type checker then knows that every field has a default
@@ -195,7 +196,7 @@ def _add_read(source: _Source, target: str, spec: _Spec, version: int, flexible:
     elif spec.kind == "array":
         source.add(f"n, p = wire.read_{compact}count(b, p)", depth)
         source.add(f"{target} = None if n < 0 else []", depth)
-        _add_null_check(source, target, spec, depth)
+        _add_null_check(source, target, spec, version, depth)
         source.add("for _ in range(n):", depth)
         if isinstance(spec.element, _Spec):
             _add_read(source, "item", spec.element, version, flexible, depth + 1)
@@ -206,11 +207,13 @@ def _add_read(source: _Source, target: str, spec: _Spec, version: int, flexible:
         source.add(f"{target}.append(item)", depth + 1)
     else:
         source.add(f"{target}, p = wire.read_{compact}{spec.kind}(b, p)", depth)
-        _add_null_check(source, target, spec, depth)
+        _add_null_check(source, target, spec, version, depth)
+        if spec.kind == "bytes":
+            source.add(f"if {target} is not None: {target} = bytes({target})", depth)
 
 
-def _add_null_check(source: _Source, target: str, spec: _Spec, depth: int) -> None:
-    if not spec.nullable:
+def _add_null_check(source: _Source, target: str, spec: _Spec, version: int, depth: int) -> None:
+    if spec.null_since is None or version < spec.null_since:
         source.add(f"if {target} is None: raise MalformedFrame('{target[2:]} is null')", depth)
 
 
