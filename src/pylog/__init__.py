@@ -1,0 +1,29 @@
+"""pylog: a Kafka-compatible commit log in Python, made for Spark.
+
+    with pylog.Broker() as broker:
+        pylog.register(spark)
+        df.write.format("pylog").option("kafka.bootstrap.servers", broker.bootstrap_servers)…
+
+Names are loaded when they are used: a broker process never imports numba, pyarrow or pyspark.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Broker", "__version__", "register"]
+
+if TYPE_CHECKING:
+    from pylog.connector.spark import register
+    from pylog.embedded import Broker
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Broker":
+        from pylog.embedded import Broker
+
+        return Broker
+    if name == "register":
+        from pylog.connector.spark import register
+
+        return register
+    raise AttributeError(f"module 'pylog' has no attribute '{name}'")

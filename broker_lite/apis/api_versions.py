@@ -1,0 +1,32 @@
+"""ApiVersions, key 18. v3: flexible, features. What is not implemented is not in the answer."""
+
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.protocol.api_versions import SPEC, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pylog.broker_lite.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+
+def _ranges() -> list[ApiVersion]:
+    from pylog.broker_lite.apis import API_BY_KEY  # the table holds this module too
+
+    ranges = []
+    for key, api in sorted(API_BY_KEY.items()):
+        advertised_min = api.spec.version_min if api.spec.advertised_min is None else api.spec.advertised_min
+        ranges.append(ApiVersion(key, advertised_min, api.spec.version_max))
+    return ranges
+
+
+def handle(broker: "Broker", message: ApiVersionsRequest, request: Request) -> ApiVersionsResponse:
+    return ApiVersionsResponse(api_keys=_ranges())
+
+
+def unsupported_version() -> bytearray:
+    """The body of v0, which a client of any age reads."""
+    return SPEC.encode_response(ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, _ranges()), 0)
+
+
+API = declared(SPEC, handle)

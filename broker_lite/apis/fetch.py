@@ -1,0 +1,116 @@
+"""Fetch, key 1. Finds positions; the kernel sends the bytes. Too little there: it waits, for a while.
+
+Every answer says "no session" (session id 0), so clients name all their partitions in each request.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from pylog.broker_lite.api import Api, Request
+from pylog.broker_lite.connection import Answer, Parts
+from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.partition import Waiter, check_epoch
+from pylog.broker_lite.protocol import fetch
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest, PartitionHead
+from pylog.storage.errors import OffsetOutOfRange, StorageError
+from pylog.storage.log import FileSlice
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+
+class _Found(NamedTuple):
+    heads: list[PartitionHead]
+    slices: list[FileSlice | None]
+    size_bytes: int
+    has_error: bool
+
+
+def answer(broker: "Broker", request: Request) -> Answer:
+    message = fetch.decode_request(request.body, request.version)
+    if message.session_id != fetch.NO_SESSION_ID:  # never given out
+        return list(fetch.encode_response_pieces([], request.version, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    found = _find(broker, message)
+    if _enough(found, message) or message.max_wait_ms <= 0:
+        return _parts(found, request.version)
+    return _wait(broker, message, found, request.version)
+
+
+def _enough(found: _Found, message: FetchRequest) -> bool:
+    return found.size_bytes >= message.min_bytes or found.has_error or not message.partitions
+
+
+async def _wait(broker: "Broker", message: FetchRequest, found: _Found, version: int) -> Parts:
+    """Until there is enough, an error, or no time left."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + message.max_wait_ms / 1000
+    while not _enough(found, message) and (left := deadline - loop.time()) > 0:
+        waiter = Waiter(message.min_bytes - found.size_bytes)
+        waited = [
+            broker.partitions[place]
+            for one in message.partitions
+            if (place := (one.topic, one.partition)) in broker.partitions
+        ]
+        for partition in waited:
+            partition.waiters.add(waiter)
+        timer = loop.call_later(left, waiter.wake)
+        try:
+            await waiter.woken
+        finally:
+            timer.cancel()
+            for partition in waited:
+                partition.waiters.discard(waiter)
+        found = _find(broker, message)
+    return _parts(found, version)
+
+
+def _find(broker: "Broker", message: FetchRequest) -> _Found:
+    heads: list[PartitionHead] = []
+    slices: list[FileSlice | None] = []
+    room = min(message.max_bytes, broker.config["fetch.max.bytes"])
+    size_bytes, has_error = 0, False
+    for asked in message.partitions:
+        head, found = _read(broker, asked, room - size_bytes, first=size_bytes == 0)
+        has_error = has_error or head.error_code != ErrorCode.NONE
+        size_bytes += head.records_bytes
+        heads.append(head)
+        slices.append(found)
+    return _Found(heads, slices, size_bytes, has_error)
+
+
+def _read(broker: "Broker", asked: FetchPartition, room: int, *, first: bool) -> tuple[PartitionHead, FileSlice | None]:
+    """A first batch is sent however large it is, so that a reader always gets on."""
+    high_watermark = log_start_offset = -1
+    try:
+        log = broker.partition(asked.topic, asked.partition).log
+        high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
+        check_epoch(asked.current_leader_epoch)
+        found = None
+        if room > 0 or first:
+            found = log.read(asked.fetch_offset, min(asked.partition_max_bytes, room))
+        elif not log_start_offset <= asked.fetch_offset <= high_watermark:
+            raise OffsetOutOfRange(asked.fetch_offset, log_start_offset, high_watermark)
+        if found is not None and found.length > room and not first:
+            found = None
+        code = ErrorCode.NONE
+    except (RequestError, StorageError, OSError) as error:
+        code, found = error_of(error)[0], None
+    records_bytes = 0 if found is None else found.length
+    head = PartitionHead(
+        asked.topic, asked.partition, code, high_watermark, high_watermark, log_start_offset, records_bytes
+    )
+    return head, found
+
+
+def _parts(found: _Found, version: int) -> Parts:
+    pieces = fetch.encode_response_pieces(found.heads, version)
+    parts: Parts = [pieces[0]]
+    for piece, records in zip(pieces[1:], found.slices, strict=True):
+        if records is not None:
+            parts.append(records)
+        parts.append(piece)
+    return parts
+
+
+API = Api(fetch.SPEC, answer)

@@ -1,0 +1,24 @@
+"""InitProducerId, key 22. Ids for idempotent producers; transactions are not there yet."""
+
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import error_of
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.init_producer_id import SPEC, InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+
+async def handle(broker: "Broker", message: InitProducerIdRequest, request: Request) -> InitProducerIdResponse:
+    if message.transactional_id is not None:
+        return InitProducerIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    try:
+        producer_id = await broker.new_producer_id()
+    except OSError as error:
+        return InitProducerIdResponse(error_code=error_of(error)[0])
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+API = declared(SPEC, handle)

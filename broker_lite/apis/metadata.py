@@ -1,0 +1,88 @@
+"""Metadata, key 3. Asking for a topic by name creates it where auto-creation is on."""
+
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, Topic
+from pylog.broker_lite.partition import LEADER_EPOCH
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.metadata import (
+    OPERATIONS_NOT_ASKED_FOR,
+    SPEC,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pylog.broker_lite.protocol.wire import ZERO_UUID
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+# Without an authorizer everybody may do everything; each operation is a bit (Kafka's AclOperation codes).
+_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+
+
+async def handle(broker: "Broker", message: MetadataRequest, request: Request) -> MetadataResponse:
+    asked = message.topics
+    if asked is None or (request.version == 0 and not asked):
+        asked = [MetadataRequestTopic(name=name) for name in sorted(broker.topics.by_name)]
+    topics = [await _topic(broker, topic, message) for topic in asked]
+    everything = message.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(broker.node_id, broker.host, broker.port)],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        cluster_authorized_operations=_CLUSTER_OPERATIONS if everything else OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
+async def _topic(broker: "Broker", asked: MetadataRequestTopic, message: MetadataRequest) -> MetadataResponseTopic:
+    if asked.name is None:
+        topic = broker.topics.by_id.get(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+    else:
+        try:
+            topic = await _by_name(broker, asked.name, create=message.allow_auto_topic_creation)
+        except (RequestError, OSError) as error:
+            return MetadataResponseTopic(error_of(error)[0], asked.name, ZERO_UUID)
+    await broker.topic_made(topic.name)
+    operations = _TOPIC_OPERATIONS if message.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(broker, topic, index) for index in range(topic.partition_count)],
+        topic_authorized_operations=operations,
+    )
+
+
+async def _by_name(broker: "Broker", name: str, *, create: bool) -> Topic:
+    topic = broker.topics.by_name.get(name)
+    if topic is not None:
+        return topic
+    if not (create and broker.config["auto.create.topics.enable"]):
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return await broker.create_topic(name)
+
+
+def _partition(broker: "Broker", topic: Topic, index: int) -> MetadataResponsePartition:
+    there = (topic.name, index) in broker.partitions
+    node = broker.node_id
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if there else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=node if there else -1,
+        leader_epoch=LEADER_EPOCH,
+        replica_nodes=[node],
+        isr_nodes=[node],
+    )
+
+
+API = declared(SPEC, handle)

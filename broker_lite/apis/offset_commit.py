@@ -1,0 +1,60 @@
+"""OffsetCommit, key 8. The answer follows when the offsets are in `__consumer_offsets`."""
+
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.machines.offsets import CommittedOffset
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.offset_commit import (
+    SPEC,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+
+async def handle(broker: "Broker", message: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
+    try:
+        await broker.coordinator_ready()
+        errors = _commit(broker, message)
+    except (RequestError, OSError) as error:
+        code = error_of(error)[0]
+        errors = {(topic.name, one.partition_index): code for topic in message.topics for one in topic.partitions}
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                [
+                    OffsetCommitResponsePartition(one.partition_index, errors[topic.name, one.partition_index])
+                    for one in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _commit(broker: "Broker", message: OffsetCommitRequest) -> dict[tuple[str, int], ErrorCode]:
+    now_ms = broker.now_ms()
+    commits: dict[tuple[str, int], CommittedOffset] = {}
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    for topic in message.topics:
+        for one in topic.partitions:
+            place = (topic.name, one.partition_index)
+            if place not in broker.partitions:
+                errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            commits[place] = CommittedOffset(
+                one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", now_ms
+            )
+    outcome = broker.offsets.commit(message.group_id, message.generation_id, commits)
+    broker.change_offsets(message.group_id, outcome.events)
+    return errors | outcome.reply
+
+
+API = declared(SPEC, handle)

@@ -1,0 +1,55 @@
+"""OffsetFetch, key 9. v2: all topics, where none is named. v8: many groups at once."""
+
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.protocol.offset_fetch import (
+    SPEC,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+_NO_OFFSET = -1
+
+
+def handle(broker: "Broker", message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
+    if request.version >= 8:
+        groups = [
+            OffsetFetchResponseGroup(group.group_id, _topics(broker, group.group_id, group.topics))
+            for group in message.groups
+        ]
+        return OffsetFetchResponse(groups=groups)
+    return OffsetFetchResponse(topics=_topics(broker, message.group_id, message.topics))
+
+
+def _topics(
+    broker: "Broker", group: str, asked: list[OffsetFetchRequestTopic] | None
+) -> list[OffsetFetchResponseTopic]:
+    committed = broker.offsets.committed(group)
+    if asked is None:
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in sorted(committed):
+            by_topic.setdefault(topic, []).append(partition)
+        asked = [OffsetFetchRequestTopic(topic, partitions) for topic, partitions in by_topic.items()]
+    answered = []
+    for topic in asked:
+        partitions = []
+        for partition in topic.partition_indexes:
+            found = committed.get((topic.name, partition))
+            partitions.append(
+                OffsetFetchResponsePartition(partition, _NO_OFFSET, -1, "")
+                if found is None
+                else OffsetFetchResponsePartition(partition, found.offset, found.leader_epoch, found.metadata)
+            )
+        answered.append(OffsetFetchResponseTopic(topic.name, partitions))
+    return answered
+
+
+API = declared(SPEC, handle)

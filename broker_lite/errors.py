@@ -1,0 +1,34 @@
+"""What a client did that cannot be, and the one table from storage's errors to wire codes."""
+
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.storage import errors as storage
+
+
+class RequestError(Exception):
+    """A request, or a part of it, that is answered with an error code and words that help."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+ERROR_CODE: dict[type[Exception], ErrorCode] = {
+    storage.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    storage.InvalidBatch: ErrorCode.INVALID_RECORD,
+    storage.UnsupportedBatch: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    storage.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+}
+
+
+def error_of(error: Exception) -> tuple[ErrorCode, str]:
+    """(wire code, message) of an expected error; an unexpected one is raised again."""
+    if isinstance(error, RequestError):
+        return error.code, error.message
+    if isinstance(error, OSError):  # the disk: full, failing, gone
+        return ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+    code = ERROR_CODE.get(type(error))
+    if code is None:
+        raise error
+    return code, str(error)

@@ -1,0 +1,74 @@
+"""The broker on a socket, from start to a clean stop."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from pylog.broker_lite.broker import Broker
+from pylog.broker_lite.config import BrokerConfig, ConfigError
+from pylog.broker_lite.connection import Connection
+from pylog.broker_lite.dispatch import answer
+
+logger = logging.getLogger(__name__)
+
+_WILDCARDS = ("", "0.0.0.0", "::", "*")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`host:port`, an IPv6 address in brackets. A wildcard is refused: clients could not come back to it."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"--listen {text}: must be host:port, such as 127.0.0.1:9092 (port 0 picks a free one)")
+    host = host.removeprefix("[").removesuffix("]")
+    if host in _WILDCARDS:
+        raise ConfigError(
+            f"--listen {text}: clients are told this address, so it must be one that they can reach; "
+            "name the interface's own address (advertised.listeners are not supported yet)"
+        )
+    return host, int(port)
+
+
+async def serve(
+    directory: Path,
+    listen: tuple[str, int],
+    config: BrokerConfig,
+    ready: Callable[[str], None],
+    stop_when: asyncio.Event | None = None,
+) -> None:
+    """Run until SIGTERM, SIGINT or `stop_when`; `ready` is told the address once connections are accepted."""
+    stop = stop_when or asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = Broker(directory, config)
+    connections: set[Connection] = set()
+    try:
+        make = partial(Connection, partial(answer, broker), config["socket.request.max.bytes"], connections)
+        server = await loop.create_server(make, *listen, backlog=1024)
+        broker.host, broker.port = listen[0], server.sockets[0].getsockname()[1]
+        shown = f"[{broker.host}]" if ":" in broker.host else broker.host
+        ready(f"{shown}:{broker.port}")
+        await stop.wait()
+        server.close()
+        for connection in tuple(connections):
+            connection.close()
+    finally:
+        await broker.close()
+
+
+def stop_with_parent(stop: asyncio.Event) -> None:
+    """Stop when standard input ends: the process that holds its other end is gone, killed or not."""
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        with contextlib.suppress(BlockingIOError):
+            if not sys.stdin.buffer.raw.read(1):  # type: ignore[attr-defined]
+                loop.remove_reader(sys.stdin)
+                stop.set()
+
+    loop.add_reader(sys.stdin, look)

@@ -1,0 +1,71 @@
+"""The `pylog` command."""
+
+import argparse
+import asyncio
+import logging
+import shutil
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="pylog", description="A Kafka-compatible commit log, made for Spark.")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    serve = commands.add_parser("serve", help="run a broker", description="Run a broker until SIGTERM or Ctrl-C.")
+    serve.add_argument("--data", type=Path, required=True, metavar="DIR", help="where the logs are kept")
+    serve.add_argument(
+        "--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="port 0 picks a free one (%(default)s)"
+    )
+    serve.add_argument("--config", type=Path, metavar="FILE", help="a TOML file such as conf/broker.toml")
+    serve.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one option; wins over the file")
+    serve.add_argument(
+        "--log-level", default="warning", choices=["debug", "info", "warning", "error"], help="(%(default)s)"
+    )
+    # For pylog.Broker: end with the process that started this one, and then remove the data.
+    serve.add_argument("--stop-with-parent", action="store_true", help=argparse.SUPPRESS)
+    serve.add_argument("--remove-data", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.version:
+        from pylog import __version__
+
+        print(f"pylog {__version__}")
+        return 0
+    if given.command is None:
+        parser.print_help()
+        return 2
+    return _serve(given)
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from pylog.broker_lite import server
+    from pylog.broker_lite.config import BrokerConfig, ConfigError
+    from pylog.storage.errors import StorageError
+
+    logging.basicConfig(level=given.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        if given.stop_with_parent:
+            server.stop_with_parent(stop)
+        await server.serve(given.data, listen, config, _ready, stop)
+
+    try:
+        listen = server.parse_address(given.listen)
+        config = BrokerConfig.load(given.config, given.set)
+        asyncio.run(run())
+    except (ConfigError, StorageError, OSError) as error:
+        print(f"pylog: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if given.remove_data:
+            shutil.rmtree(given.data, ignore_errors=True)
+    return 0
+
+
+def _ready(address: str) -> None:
+    print(f"pylog broker listening on {address}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""A broker for a notebook, a test or a demo: a child process on a temporary directory.
+
+It leaves nothing behind. The child holds the reading end of a pipe; when the parent ends, even by
+kill -9, the pipe closes, and the child stops and removes the directory.
+"""
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_READY = "pylog broker listening on "
+_STOP_SECONDS = 30
+
+
+class BrokerFailed(RuntimeError):
+    """The broker process ended before it accepted connections; the message is what it said."""
+
+
+class Broker:
+    """`config` has Kafka's names (`{"num.partitions": 4}`). With `data` the directory is kept."""
+
+    def __init__(
+        self, data: str | Path | None = None, *, listen: str = "127.0.0.1:0", config: Mapping[str, Any] | None = None
+    ) -> None:
+        self._temporary = data is None
+        self.data = Path(tempfile.mkdtemp(prefix="pylog-") if data is None else data)
+        self._listen = listen
+        self._config = dict(config or {})
+        self._process: subprocess.Popen[str] | None = None
+        self._log = tempfile.TemporaryFile()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`; stays the same over `kill` and `start`."""
+        if self._process is None:
+            raise RuntimeError("the broker is not running: use it in a with statement, or call start()")
+        return self._listen
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> "Broker":
+        if self._process is not None:
+            raise RuntimeError("the broker is running already")
+        command = [sys.executable, "-m", "pylog", "serve", "--data", str(self.data), "--listen", self._listen]
+        command += ["--stop-with-parent"] + (["--remove-data"] if self._temporary else [])
+        for name, value in self._config.items():
+            command += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,  # a file, not a pipe: nobody reads along, and a full pipe would block the broker
+            process_group=0,  # Ctrl-C in a terminal is for the parent
+            text=True,
+        )
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith(_READY):
+            process.communicate()
+            raise BrokerFailed(self.log.strip() or "the broker ended without a word")
+        self._process = process
+        self._listen = line.removeprefix(_READY).strip()
+        return self
+
+    @property
+    def log(self) -> str:
+        """What the broker has logged so far."""
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+    def kill(self) -> None:
+        """As a crash does it (kill -9). What was acknowledged is there after `start`."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Cleanly. A temporary directory goes with it."""
+        self._end(signal.SIGTERM)
+        if self._temporary:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.communicate(timeout=_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+    def __enter__(self) -> "Broker":
+        return self.start() if self._process is None else self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.stop()
