@@ -1,0 +1,194 @@
+"""A real Apache Kafka, one KRaft node on 127.0.0.1, for as long as a `with` lasts.
+
+It keeps its ports and data over kill() and start(), and leaves neither process nor file behind, also when the
+process that owns it is killed: a guard process is its parent and ends it when the owner's pipe closes."""
+
+import base64
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.java_tools import java_class_command
+from tests.support.probe import wait_until_answers
+
+START_SECONDS_MAX = 90.0
+STOP_SECONDS_MAX = 60.0
+START_ATTEMPTS_MAX = 3
+_GUARD = Path(__file__).with_name("guard.py")
+
+
+class ApacheKafkaFailed(Exception):
+    """The server did not start; the message ends with the tail of its log."""
+
+
+class ApacheKafka:
+    """`with ApacheKafka() as kafka: kafka.bootstrap_servers`; `properties` are added to server.properties."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None, *, heap: str = "512m") -> None:
+        self._properties = dict(properties or {})
+        self._heap = heap
+        self._folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self._guard: subprocess.Popen[str] | None = None
+        self._ports = (0, 0)
+        self._used = False
+        self.pid = 0  # of the JVM itself, for whoever measures it
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def data(self) -> Path:
+        return self._folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "server.log"
+
+    def start(self) -> None:
+        """Start (again, on the same data) and return when it answers."""
+        if self._guard is not None:
+            raise RuntimeError("already started")
+        if self._used:  # a restart: clients know the ports, they stay
+            self._launch()
+            return
+        for attempt in range(1, START_ATTEMPTS_MAX + 1):
+            self.prepare()
+            try:
+                self._launch()
+            except ApacheKafkaFailed as error:
+                # Between asking for a free port and its use somebody else may have taken it.
+                if attempt == START_ATTEMPTS_MAX or "in use" not in str(error):
+                    raise
+                shutil.rmtree(self.data)
+            else:
+                self._used = True
+                return
+
+    def prepare(self) -> None:
+        """Choose ports and format the data folder; start() does it, unless whoever times a start did so before."""
+        if not self.data.exists():
+            self._ports = _free_ports()
+            self._format()
+
+    def kill(self) -> None:
+        """End the JVM at once (SIGKILL); what it did not fsync is still in the page cache, as after a crash."""
+        if self._guard is None:
+            return
+        self._tell("kill")
+        self._reap()
+
+    def stop(self) -> None:
+        """A clean stop (SIGTERM); killed if it takes longer than a minute."""
+        if self._guard is None:
+            return
+        self._tell("stop")
+        try:
+            self._guard.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._tell("kill")
+        self._reap()
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> "ApacheKafka":
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _format(self) -> None:
+        broker, controller = self._ports
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self._properties,
+        }
+        lines = [f"{key}={value}\n" for key, value in properties.items()]
+        self._configuration.write_text("".join(lines))
+        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
+        command = java_class_command(
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._configuration), heap="128m"
+        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ApacheKafkaFailed(f"formatting failed:\n{done.stdout}{done.stderr}")
+
+    @property
+    def _configuration(self) -> Path:
+        return self._folder / "server.properties"
+
+    def _launch(self) -> None:
+        command = java_class_command(
+            "kafka.Kafka",
+            str(self._configuration),
+            heap=self._heap,
+            options=("-Dlog4j2.level=INFO", "-Djava.awt.headless=true"),
+        )
+        with self.log.open("ab") as log:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_GUARD), str(self._folder), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # a Ctrl-C in the terminal must not stop it before its users
+            )
+        assert self._guard.stdout is not None
+        self.pid = int(self._guard.stdout.readline())
+        guard = self._guard
+        if not wait_until_answers(self.bootstrap_servers, lambda: guard.poll() is None, START_SECONDS_MAX):
+            self.kill()
+            tail = self.log.read_text(errors="replace")[-4000:]
+            raise ApacheKafkaFailed(f"Apache Kafka does not answer on {self.bootstrap_servers}; its log ends:\n{tail}")
+
+    def _tell(self, word: str) -> None:
+        assert self._guard is not None
+        assert self._guard.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it is gone already
+            self._guard.stdin.write(f"{word}\n")
+            self._guard.stdin.flush()
+
+    def _reap(self) -> None:
+        """The JVM is ending: wait for its guard, which ends with it (and only afterwards close the guard's stdin)."""
+        guard, self._guard = self._guard, None
+        assert guard is not None
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        guard.wait()
+        guard.stdin.close()
+        guard.stdout.close()
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]

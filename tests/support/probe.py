@@ -1,0 +1,44 @@
+"""Does a broker answer? Asked with ApiVersions v0, by hand: no client library, the same question for every broker."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+CORRELATION_ID = 7
+_REQUEST = struct.pack(">hhih", 18, 0, CORRELATION_ID, -1)  # api key, version, correlation id, no client id
+
+
+def answers(bootstrap_servers: str, timeout_s: float = 1.0) -> bool:
+    """True if the address gives a whole, matching answer to ApiVersions within the time."""
+    host, port = bootstrap_servers.rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
+            length, correlation_id, error_code = struct.unpack(">iih", _read_exactly(connection, 10))
+            _read_exactly(connection, length - 6)
+            return bool(correlation_id == CORRELATION_ID and error_code == 0)
+    except OSError:
+        return False
+
+
+def wait_until_answers(bootstrap_servers: str, alive: Callable[[], bool], seconds_max: float = 60.0) -> bool:
+    """Ask until there is an answer (True), or the process is gone or the time is over (False)."""
+    deadline = time.monotonic() + seconds_max
+    while time.monotonic() < deadline:
+        if answers(bootstrap_servers):
+            return True
+        if not alive():
+            return False
+        time.sleep(0.01)
+    return False
+
+
+def _read_exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise ConnectionError("closed before the answer was whole")
+        data += part
+    return data
