@@ -33,3 +33,7 @@ class OffsetOutOfRange(StorageError):
 
 class DataDirectoryInUse(StorageError):
     """Another process holds the lock of this data directory."""
+
+
+class LogClosed(StorageError):
+    """The log was closed or deleted while somebody still held it."""

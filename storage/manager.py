@@ -1,0 +1,147 @@
+"""All partition logs under one data directory, which one process owns at a time.
+
+The clean-shutdown marker says that every log in the directory was closed. It goes, durably, before anything can
+change, and comes back last, so that a crash at any moment leaves a directory that will be recovered.
+"""
+
+import base64
+import fcntl
+import logging
+import os
+import re
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from pylog.storage import files
+from pylog.storage.errors import DataDirectoryInUse
+from pylog.storage.log import LogConfig, PartitionLog
+
+_log = logging.getLogger(__name__)
+
+LOCK_NAME = ".lock"
+MARKER_NAME = ".kafka_cleanshutdown"
+METADATA_NAME = "partition.metadata"
+_MARKER_TEXT = b'{"version":0,"brokerEpoch":-1}'
+_NAME_BYTES_MAX = 255
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
+_DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
+_TOPIC_ID = re.compile(r"^topic_id: *([A-Za-z0-9_-]{22})$", re.MULTILINE)
+
+
+class LogManager:
+    def __init__(self, directory: Path, default_config: LogConfig) -> None:
+        self.directory = directory
+        self.default_config = default_config
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(directory)
+        self.clean = files.size_of(directory / MARKER_NAME) is not None
+        if self.clean:
+            files.remove(directory / MARKER_NAME)
+            files.sync(directory)
+        self._unrecovered: set[tuple[str, int]] = set()
+        for name in files.directories_in(directory):
+            partition = _PARTITION_DIRECTORY.fullmatch(name)
+            if _DELETED_DIRECTORY.fullmatch(name):
+                files.remove_tree(directory / name)
+            elif partition and not self.clean:
+                self._unrecovered.add((partition[1], int(partition[2])))
+
+    def open(self, topic: str, partition: int, topic_id: UUID, config: LogConfig | None = None) -> PartitionLog:
+        """The partition's log, new if there is none; what another topic of the same name left is removed."""
+        key = (topic, partition)
+        if key in self._logs:
+            return self._logs[key]
+        if not _TOPIC.fullmatch(topic) or partition < 0:
+            raise ValueError(f"{topic!r}, {partition} cannot name a partition")
+        directory = self._path(key)
+        if not files.make_directory(directory):
+            found = _topic_id_in(directory)
+            if found is not None and found != topic_id:
+                _log.warning("%s belongs to an earlier topic of this name (%s) and is replaced", directory, found)
+                files.remove_tree(self._rename_to_delete(key))
+                files.make_directory(directory)
+        if _topic_id_in(directory) is None:
+            files.replace(directory / METADATA_NAME, _metadata_text(topic_id), durable=True)
+        log = PartitionLog.open(directory, config or self.default_config, clean=key not in self._unrecovered)
+        self._unrecovered.discard(key)
+        self._logs[key] = log
+        return log
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self._logs.get((topic, partition))
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Gone with the rename; what a crash leaves of the renamed directory is removed at the next start."""
+        key = (topic, partition)
+        log = self._logs.pop(key, None)
+        if log is not None:
+            log.abandon()
+        self._unrecovered.discard(key)
+        if self._path(key).is_dir():
+            files.remove_tree(self._rename_to_delete(key))
+
+    def strays(self, known: set[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Remove the partitions that nobody knows; a crash between the record of a deletion and its doing left them."""
+        removed = []
+        for name in files.directories_in(self.directory):
+            match = _PARTITION_DIRECTORY.fullmatch(name)
+            key = (match[1], int(match[2])) if match else None
+            if key is not None and key not in known and key not in self._logs:
+                _log.warning("%s belongs to no topic and is removed", self.directory / name)
+                self.delete(*key)
+                removed.append(key)
+        return removed
+
+    def close(self) -> None:
+        """Close all logs and leave the marker, unless one of them could not be closed."""
+        if self._lock is None:
+            return
+        clean = not self._unrecovered  # a log that nobody opened has not been recovered either
+        for log in self._logs.values():
+            try:
+                log.close()
+            except OSError as error:
+                _log.error("%s could not be closed: %s; the next start recovers it", log.directory, error)
+                log.abandon()
+                clean = False
+        self._logs.clear()
+        try:
+            if clean:
+                files.replace(self.directory / MARKER_NAME, _MARKER_TEXT, durable=True)
+        finally:
+            os.close(self._lock)
+            self._lock = None
+
+    def _path(self, key: tuple[str, int]) -> Path:
+        return self.directory / f"{key[0]}-{key[1]}"
+
+    def _rename_to_delete(self, key: tuple[str, int]) -> Path:
+        suffix = f"-{key[1]}.{uuid4().hex}-delete"
+        new = self.directory / (key[0][: _NAME_BYTES_MAX - len(suffix)] + suffix)
+        files.rename(self._path(key), new)
+        return new
+
+
+def _lock(directory: Path) -> int | None:
+    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise DataDirectoryInUse(
+            f"{directory} is in use by another broker; stop that one, or give this one a data directory of its own"
+        ) from error
+    return descriptor
+
+
+def _metadata_text(topic_id: UUID) -> bytes:
+    return b"version: 0\ntopic_id: " + base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=")
+
+
+def _topic_id_in(directory: Path) -> UUID | None:
+    """None where nothing legible is: a crash can only leave that before the first append."""
+    match = _TOPIC_ID.search(files.read_text(directory / METADATA_NAME) or "")
+    return UUID(bytes=base64.urlsafe_b64decode(match[1] + "==")) if match else None
