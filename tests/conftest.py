@@ -34,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)  # after a folder has marked its tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test marked `kafka` needs Apache Kafka itself; under --broker=kafka all others but `connector` are left out."""
     on_kafka = config.getoption("--broker") == "kafka"

@@ -1,8 +1,8 @@
 """Run a command that must not outlive its owner: `python guard.py FOLDER COMMAND…`.
 
 The owner holds the other end of stdin. A line "stop" there sends SIGTERM, "kill" sends SIGKILL; the end of stdin,
-which comes also when the owner is killed, ends the command at once and removes FOLDER. The first line on stdout is the command's
-process id; the exit code is the command's."""
+which comes also when the owner is killed, ends the command at once and removes FOLDER. The first line on stdout is
+the command's process id; the exit code is the command's."""
 
 import contextlib
 import os
