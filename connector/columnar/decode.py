@@ -1,0 +1,266 @@
+"""Fetched record batches to Arrow columns: exactly the columns asked for, in their order, for a window of offsets.
+
+A `RowDecoder` serves one task: one topic partition and one schema. Python works once per Kafka batch (its CRC, its
+decompression) and once per Arrow batch; records are handled by kernels only. What is not asked for is not copied.
+"""
+
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+
+from pylog.storage import batch as batches
+from pylog.storage import codecs, records
+from pylog.storage.errors import CorruptBatch, InvalidBatch, StorageError
+from pylog.storage.kernels import decode as kernels
+
+Buffer = bytes | bytearray | memoryview
+
+ROWS_MAX = 10_000  # what Spark takes best
+BYTES_MAX = 16 << 20  # of records in one Arrow batch, unless one alone is larger; far below int32 offsets
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+COLUMN_TYPES: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+
+
+def arrow_schema(columns: list[str]) -> pa.Schema:
+    """These columns as Spark expects them: all nullable, with its names of nested fields."""
+    return pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
+
+
+class RowDecoder:
+    def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
+        for field in schema:
+            if field.name not in COLUMN_TYPES:
+                raise ValueError(f"there is no column {field.name!r}; there are {', '.join(COLUMN_TYPES)}")
+            if field.type != COLUMN_TYPES[field.name]:
+                raise ValueError(f"column {field.name!r} is {COLUMN_TYPES[field.name]}, not {field.type}")
+        if not schema.names or len(set(schema.names)) < len(schema.names):
+            raise ValueError(f"columns must be named once each, and at least one: {schema.names}")
+        self._topic = topic
+        self._partition = partition
+        self._schema = schema
+        self._asked = frozenset(schema.names)
+        self._cursor = np.zeros(kernels.CURSOR_FIELDS, np.int64)
+        self._row_max = 0
+        self._nulls = {name: pa.nulls(0, COLUMN_TYPES[name]) for name in ("key", "value", "headers")}
+        self._constants: dict[tuple[str, int], pa.Array] = {}
+
+    def decode(self, fetched: Buffer, offset_start: int, offset_end: int) -> tuple[list[pa.RecordBatch], int]:
+        """(the rows with offset_start <= offset < offset_end, the next offset to fetch).
+
+        `fetched` holds whole batches and perhaps a cut-off last one, which is left out: without a whole batch the
+        next offset is `offset_start`. Raises CorruptBatch, InvalidBatch, UnsupportedBatch or BatchTooLarge.
+        """
+        whole = np.frombuffer(fetched, np.uint8)
+        address = _address(whole)
+        table, bad_position = kernels.scan_batches(address, len(whole))
+        wanted, next_offset, reached_end = self._select(table, offset_start, offset_end)
+        view = memoryview(fetched)
+        opened = [self._open(view, table, row) for row in wanted]
+        if bad_position >= 0 and not reached_end:
+            self._explain(view, bad_position, next_offset)
+        with_records = (table[wanted, kernels.ATTRIBUTES] & batches.CONTROL) == 0
+        arrow_batches = self._rows(view, table[wanted][with_records], offset_start, offset_end)
+        del opened  # until here the kernels read from it
+        return arrow_batches, next_offset
+
+    def _select(self, table: np.ndarray, offset_start: int, offset_end: int) -> tuple[np.ndarray, int, bool]:
+        """(the batches that may hold rows of the window, the next offset to fetch, whether that is the end)."""
+        if not len(table):
+            return np.empty(0, np.int64), offset_start, False
+        first = table[:, kernels.BASE_OFFSET]
+        behind = first + table[:, kernels.LAST_OFFSET_DELTA] + 1
+        if (disorder := np.flatnonzero(first[1:] < behind[:-1])).size:
+            at = int(disorder[0])
+            message = f"the batch at offset {first[at + 1]} follows one that ends at {behind[at]}"
+            raise CorruptBatch(self._name(int(first[at + 1])) + message)
+        wanted = np.flatnonzero((behind > offset_start) & (first < offset_end))
+        reached_end = bool(behind[-1] >= offset_end or first[-1] >= offset_end)
+        return wanted, min(max(int(behind[-1]), offset_start), offset_end), reached_end
+
+    def _open(self, view: memoryview, table: np.ndarray, row: int) -> object:
+        """Check the batch and point the table at its plain data, which lives as long as what is returned."""
+        batch = table[row].tolist()
+        position, size_bytes = batch[kernels.POSITION], batch[kernels.SIZE_BYTES]
+        if crc32c(view[position + batches.CRC_START : position + size_bytes]) != batch[kernels.CRC]:
+            self._explain(view, position, batch[kernels.BASE_OFFSET])
+        codec = batch[kernels.ATTRIBUTES] & batches.CODEC_MASK
+        if codec == codecs.NONE or batch[kernels.ATTRIBUTES] & batches.CONTROL:
+            return None
+        try:
+            plain = codecs.decompress(codec, view[position + batches.HEADER_BYTES : position + size_bytes])
+        except StorageError as error:
+            raise type(error)(self._name(batch[kernels.BASE_OFFSET]) + str(error)) from error
+        data = np.frombuffer(plain, np.uint8)
+        table[row, kernels.DATA_ADDRESS] = _address(data)
+        table[row, kernels.DATA_BYTES] = len(data)
+        return data
+
+    def _rows(self, view: memoryview, table: np.ndarray, offset_start: int, offset_end: int) -> list[pa.RecordBatch]:
+        cursor = self._cursor
+        cursor[:] = 0
+        rows_left = int(np.minimum(table[:, kernels.RECORD_COUNT], table[:, kernels.DATA_BYTES]).sum())
+        arrow_batches = []
+        status = kernels.MORE
+        while status == kernels.MORE:
+            row_max = min(rows_left, ROWS_MAX)
+            self._make_room(row_max)
+            offsets, timestamps = pa.allocate_buffer(8 * row_max), pa.allocate_buffer(8 * row_max)
+            status = kernels.walk_records(
+                table,
+                cursor,
+                offset_start,
+                offset_end,
+                BYTES_MAX,
+                self._key_address,
+                self._key_length,
+                self._value_address,
+                self._value_length,
+                np.frombuffer(offsets, np.int64),
+                np.frombuffer(timestamps, np.int64),
+                self._headers_address,
+                self._headers_count,
+            )
+            if status not in (kernels.MORE, kernels.FINISHED):
+                self._explain_records(view, table[cursor[kernels.NEXT_BATCH]], status)
+            rows = int(cursor[kernels.ROWS])
+            rows_left -= rows
+            if rows:
+                last = int(cursor[kernels.NEXT_BATCH]) - (cursor[kernels.NEXT_RECORD] == 0)
+                timestamp_type = int(table[last, kernels.ATTRIBUTES] & batches.LOG_APPEND_TIME != 0)
+                arrow_batches.append(self._arrow_batch(rows, offsets, timestamps, timestamp_type))
+        return arrow_batches
+
+    def _make_room(self, row_max: int) -> None:
+        """Scratch for one Arrow batch; kept, because most calls need the same."""
+        if row_max <= self._row_max:
+            return
+        self._row_max = row_max
+        self._key_address = np.empty(row_max, np.int64)
+        self._key_length = np.empty(row_max, np.int32)
+        self._value_address = np.empty(row_max, np.int64)
+        self._value_length = np.empty(row_max, np.int32)
+        self._headers_address = np.empty(row_max, np.int64)
+        self._headers_count = np.empty(row_max, np.int32)
+
+    def _arrow_batch(self, rows: int, offsets: pa.Buffer, timestamps: pa.Buffer, timestamp_type: int) -> pa.RecordBatch:
+        cursor = self._cursor.tolist()
+        columns = []
+        for field in self._schema:
+            match field.name:
+                case "key":
+                    size_bytes, nulls = cursor[kernels.KEY_BYTES], cursor[kernels.KEY_NULLS]
+                    column = self._bytes("key", rows, self._key_address, self._key_length, size_bytes, nulls)
+                case "value":
+                    size_bytes, nulls = cursor[kernels.VALUE_BYTES], cursor[kernels.VALUE_NULLS]
+                    column = self._bytes("value", rows, self._value_address, self._value_length, size_bytes, nulls)
+                case "topic":
+                    column = self._constant("topic", 0, self._topic, rows)
+                case "partition":
+                    column = self._constant("partition", 0, self._partition, rows)
+                case "offset":
+                    column = pa.Array.from_buffers(field.type, rows, [None, offsets], 0)
+                case "timestamp":
+                    column = pa.Array.from_buffers(field.type, rows, [None, timestamps], 0)
+                case "timestampType":
+                    column = self._constant("timestampType", timestamp_type, timestamp_type, rows)
+                case _:
+                    column = self._headers(rows, cursor[kernels.HEADERS])
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _bytes(
+        self, name: str, rows: int, address: np.ndarray, length: np.ndarray, size_bytes: int, nulls: int
+    ) -> pa.Array:
+        if nulls == rows:
+            return self._all_null(name, rows)
+        return _gather(pa.binary(), rows, address, length, size_bytes, nulls)
+
+    def _headers(self, rows: int, header_count: int) -> pa.Array:
+        if header_count == 0:
+            return self._all_null("headers", rows)
+        key_address, value_address = np.empty(header_count, np.int64), np.empty(header_count, np.int64)
+        key_length, value_length = np.empty(header_count, np.int32), np.empty(header_count, np.int32)
+        counts = self._headers_count[:rows]
+        key_bytes, value_bytes = kernels.walk_headers(
+            self._headers_address, counts, rows, key_address, key_length, value_address, value_length
+        )
+        keys = _valid_utf8(_gather(pa.string(), header_count, key_address, key_length, key_bytes, 0))
+        value_nulls = int((value_length < 0).sum())
+        values = _gather(pa.binary(), header_count, value_address, value_length, value_bytes, value_nulls)
+        structs = pa.StructArray.from_arrays([keys, values], fields=list(_HEADER))
+        list_offsets = np.zeros(rows + 1, np.int32)
+        np.cumsum(counts, out=list_offsets[1:])
+        without = int((counts == 0).sum())
+        buffers = [_validity(counts > 0) if without else None, pa.py_buffer(list_offsets)]
+        return pa.Array.from_buffers(COLUMN_TYPES["headers"], rows, buffers, without, children=[structs])
+
+    def _all_null(self, name: str, rows: int) -> pa.Array:
+        if len(self._nulls[name]) < rows:
+            self._nulls[name] = pa.nulls(rows, COLUMN_TYPES[name])
+        return self._nulls[name].slice(0, rows)
+
+    def _constant(self, name: str, variant: int, value: object, rows: int) -> pa.Array:
+        kept = self._constants.get((name, variant))
+        if kept is None or len(kept) < rows:
+            kept = self._constants[name, variant] = pa.repeat(pa.scalar(value, COLUMN_TYPES[name]), rows)
+        return kept.slice(0, rows)
+
+    def _name(self, offset: int) -> str:
+        return f"topic {self._topic!r}, partition {self._partition}, batch at offset {offset}: "
+
+    def _explain(self, view: memoryview, position: int, offset: int) -> NoReturn:
+        """The kernel or the CRC refused this batch; the plain twin says why."""
+        try:
+            batches.check(view, position)
+        except StorageError as error:
+            raise type(error)(self._name(offset) + str(error)) from error
+        raise CorruptBatch(self._name(offset) + f"base offset {batches.read_prefix(view, position)[0]} cannot be")
+
+    def _explain_records(self, view: memoryview, batch: np.ndarray, status: int) -> NoReturn:
+        name = self._name(int(batch[kernels.BASE_OFFSET]))
+        if status == kernels.TIMESTAMP_RANGE:
+            raise InvalidBatch(name + "a timestamp does not fit into microseconds")
+        try:
+            records.decode_batch(view, int(batch[kernels.POSITION]))
+        except StorageError as error:
+            raise type(error)(name + str(error)) from error
+        raise InvalidBatch(name + "its records are malformed")
+
+
+def _address(data: np.ndarray) -> int:
+    address: int = data.__array_interface__["data"][0]
+    return address
+
+
+def _gather(
+    arrow_type: pa.DataType, rows: int, address: np.ndarray, length: np.ndarray, size_bytes: int, nulls: int
+) -> pa.Array:
+    offsets, data = pa.allocate_buffer(4 * (rows + 1)), pa.allocate_buffer(size_bytes)
+    kernels.gather(address, length, rows, np.frombuffer(offsets, np.int32), data.address)
+    validity = _validity(length[:rows] >= 0) if nulls else None
+    return pa.Array.from_buffers(arrow_type, rows, [validity, offsets, data], nulls)
+
+
+def _validity(valid: np.ndarray) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _valid_utf8(keys: pa.Array) -> pa.Array:
+    """Kafka does not check that header keys are UTF-8; Arrow's strings must be."""
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.cast(pa.binary()).to_pylist()], pa.string())
+    return keys
