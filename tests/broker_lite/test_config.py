@@ -3,6 +3,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from pylog.broker_lite.config import BROKER_ROWS, TOPIC_ROWS, BrokerConfig, ConfigError
 
 CONF = Path(__file__).parents[2] / "conf" / "broker.toml"

@@ -1,4 +1,5 @@
 import pytest
+
 from pylog.broker_lite import event_log
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.offsets import CommittedOffset, Offsets

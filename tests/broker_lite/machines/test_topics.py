@@ -1,6 +1,7 @@
 from uuid import UUID
 
 import pytest
+
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.topics import PRODUCER_ID_BLOCK, Topics
 from pylog.broker_lite.protocol.errors import ErrorCode

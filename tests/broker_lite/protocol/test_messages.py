@@ -6,6 +6,10 @@ import random
 from typing import Any
 
 import pytest
+
+import pylog.broker_lite.protocol as protocol
+from pylog.broker_lite.protocol.spec import Api, ApiSpec
+from pylog.broker_lite.protocol.wire import MalformedFrame
 from tests.support.protocol_messages import (
     KafkaPythonCodec,
     KioCodec,
@@ -13,10 +17,6 @@ from tests.support.protocol_messages import (
     plain,
     random_message,
 )
-
-import pylog.broker_lite.protocol as protocol
-from pylog.broker_lite.protocol.spec import Api, ApiSpec
-from pylog.broker_lite.protocol.wire import MalformedFrame
 
 MODULES = [
     importlib.import_module(f"{protocol.__name__}.{found.name}") for found in pkgutil.iter_modules(protocol.__path__)
