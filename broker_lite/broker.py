@@ -52,7 +52,7 @@ class Broker:
             self._metadata_log = self._logs.open(CLUSTER_METADATA, 0, CLUSTER_METADATA_ID)
             self._load()
         except BaseException:
-            self._logs.release()
+            self._logs.close()
             raise
 
     # Start and stop

@@ -76,7 +76,7 @@ BROKER_ROWS = (
         "log.segment.bytes",
         _integer,
         1 << 30,
-        _between(14, _INT32_MAX),
+        _between(61, _INT32_MAX),
         "A segment file is closed, and the next begun, before it would grow past this.",
     ),
     Row(

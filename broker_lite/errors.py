@@ -19,6 +19,7 @@ ERROR_CODE: dict[type[Exception], ErrorCode] = {
     storage.UnsupportedBatch: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     storage.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    storage.LogClosed: ErrorCode.KAFKA_STORAGE_ERROR,  # the broker is stopping
 }
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -64,11 +65,12 @@ async def serve(
 def stop_with_parent(stop: asyncio.Event) -> None:
     """Stop when standard input ends: the process that holds its other end is gone, killed or not."""
     loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
 
     def look() -> None:
         with contextlib.suppress(BlockingIOError):
-            if not sys.stdin.buffer.raw.read(1):  # type: ignore[attr-defined]
-                loop.remove_reader(sys.stdin)
+            if not os.read(descriptor, 1):
+                loop.remove_reader(descriptor)
                 stop.set()
 
-    loop.add_reader(sys.stdin, look)
+    loop.add_reader(descriptor, look)

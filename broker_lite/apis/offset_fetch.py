@@ -35,9 +35,9 @@ def _topics(
     committed = broker.offsets.committed(group)
     if asked is None:
         by_topic: dict[str, list[int]] = {}
-        for topic, partition in sorted(committed):
-            by_topic.setdefault(topic, []).append(partition)
-        asked = [OffsetFetchRequestTopic(topic, partitions) for topic, partitions in by_topic.items()]
+        for name, partition in sorted(committed):
+            by_topic.setdefault(name, []).append(partition)
+        asked = [OffsetFetchRequestTopic(name, partitions) for name, partitions in by_topic.items()]
     answered = []
     for topic in asked:
         partitions = []

@@ -12,17 +12,11 @@ class OffsetFetchRequestTopic:
 
 
 @message
-class OffsetFetchRequestTopics:
-    name: str = string()
-    partition_indexes: list[int] = array(int32)
-
-
-@message
 class OffsetFetchRequestGroup:
     group_id: str = string()
     member_id: str | None = string(None, since=9)
     member_epoch: int = int32(-1, since=9)
-    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, null_since=8)
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, null_since=8)
 
 
 @message
@@ -49,24 +43,9 @@ class OffsetFetchResponseTopic:
 
 
 @message
-class OffsetFetchResponsePartitions:
-    partition_index: int = int32()
-    committed_offset: int = int64()
-    committed_leader_epoch: int = int32(-1)
-    metadata: str | None = string(null_since=0)
-    error_code: int = int16()
-
-
-@message
-class OffsetFetchResponseTopics:
-    name: str = string()
-    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
-
-
-@message
 class OffsetFetchResponseGroup:
     group_id: str = string()
-    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic)
     error_code: int = int16()
 
 

@@ -34,7 +34,7 @@ class Broker:
         self._listen = listen
         self._config = dict(config or {})
         self._process: subprocess.Popen[str] | None = None
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as this object)
 
     @property
     def bootstrap_servers(self) -> str:
