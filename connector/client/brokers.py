@@ -1,0 +1,173 @@
+"""The brokers of a cluster as one process knows them: where they are, which partitions they lead, connections to them.
+
+What is known of a topic is believed until it is `metadata.max.age.ms` old or a broker contradicts it.
+Safe for threads and after a fork: what is shared is replaced, never changed, and there are no locks.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from random import shuffle
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from pylog.broker_lite.protocol import metadata
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.connector.client.config import Address, ClientConfig
+from pylog.connector.client.connection import Connection
+from pylog.connector.client.errors import (
+    BrokerUnavailable,
+    ConnectionLost,
+    KafkaError,
+    NotKafka,
+    Retriable,
+    UnknownPartition,
+    UnknownTopic,
+    kafka_error,
+)
+from pylog.connector.client.pool import ConnectionPool
+from pylog.connector.client.retry import Retry, retrying
+
+T = TypeVar("T")
+
+UNKNOWN_TOPIC_GRACE_MS = 3_000  # a topic that was just made is not known to every broker at once
+_NO_LEADER = -1
+
+
+class Topic(NamedTuple):
+    topic_id: UUID
+    leaders: dict[int, int]  # by partition: the leader's node id, -1 while there is none
+    known_at: float
+
+
+class Brokers:
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.pool = ConnectionPool(config)
+        self._brokers: dict[int, Address] = {}
+        self.controller = _NO_LEADER
+        self._topics: dict[str, Topic] = {}
+
+    # Topics and leaders
+
+    def topic(self, name: str, *, create: bool = False, timeout_ms: int | None = None) -> Topic:
+        """What is known of a topic; UnknownTopic when it is not there (and, with `create`, does not come to be)."""
+        known = self._topics.get(name)
+        if known is not None and (time.monotonic() - known.known_at) * 1000 < self.config.metadata_max_age_ms:
+            return known
+        what = f"looking up the topic {name!r}"
+        retry = Retry(self.config, what, self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
+        while True:
+            try:
+                return self._look_up(name, create, what)
+            except Retriable as error:
+                self.expire(name)
+                unknown = isinstance(error, KafkaError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if unknown and retry.waited_ms >= UNKNOWN_TOPIC_GRACE_MS:
+                    raise UnknownTopic(name) from None
+                retry.pause(error)
+
+    def _look_up(self, name: str, create: bool, what: str) -> Topic:
+        found = next((topic for topic in self.refresh([name], create) if topic.name == name), None)
+        if found is None:
+            raise kafka_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+        if found.error_code:
+            raise kafka_error(found.error_code, what)
+        if not found.partitions:
+            raise kafka_error(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
+        self._topics[name] = topic = Topic(found.topic_id, leaders, time.monotonic())
+        return topic
+
+    def refresh(self, topics: Iterable[str] = (), create: bool = False) -> list[metadata.MetadataResponseTopic]:
+        """Ask any broker who the brokers are, and about these topics."""
+        wanted = [metadata.MetadataRequestTopic(name=topic) for topic in topics]
+        with self.any_broker() as connection:
+            answer = connection.call(metadata.SPEC, metadata.MetadataRequest(wanted, create))
+        if answer.error_code:
+            raise kafka_error(answer.error_code, "asking for metadata")
+        if answer.brokers:
+            self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self.controller = answer.controller_id
+        return answer.topics
+
+    def expire(self, *topics: str) -> None:
+        """Believe no longer what is known of these topics: a broker contradicted it."""
+        for topic in topics:
+            self._topics.pop(topic, None)
+
+    def partitions(self, topic: str, *, create: bool = False) -> list[int]:
+        return sorted(self.topic(topic, create=create).leaders)
+
+    def topic_id(self, topic: str) -> UUID:
+        return self.topic(topic).topic_id
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node id of a partition's leader; a retriable error while it has none."""
+        leaders = self.topic(topic).leaders
+        if partition not in leaders:  # it may have been added since
+            self.expire(topic)
+            leaders = self.topic(topic).leaders
+        if partition not in leaders:
+            raise UnknownPartition(topic, partition, len(leaders))
+        if leaders[partition] == _NO_LEADER or leaders[partition] not in self._brokers:
+            self.expire(topic)
+            raise kafka_error(ErrorCode.LEADER_NOT_AVAILABLE, f"looking for the leader of {topic}-{partition}")
+        return leaders[partition]
+
+    # Connections
+
+    @contextmanager
+    def broker(self, node: int) -> Iterator[Connection]:
+        """A connection to one broker, lent."""
+        connection = self.connect(node)
+        try:
+            yield connection
+        finally:
+            self.pool.give(connection)
+
+    def is_known(self, node: int) -> bool:
+        return node in self._brokers
+
+    def connect(self, node: int) -> Connection:
+        """A connection to one broker, to be given back to the `pool`."""
+        address = self._brokers.get(node)
+        if address is None:
+            raise kafka_error(ErrorCode.LEADER_NOT_AVAILABLE, f"connecting to broker {node}, which has left")
+        try:
+            return self.pool.take(address)
+        except BrokerUnavailable as error:
+            advertised = f"broker {node} at {address}, where the cluster says it is"
+            raise BrokerUnavailable([(advertised, cause) for _, cause in error.tried]) from None
+
+    @contextmanager
+    def any_broker(self) -> Iterator[Connection]:
+        connection = self._connect_to_any()
+        try:
+            yield connection
+        finally:
+            self.pool.give(connection)
+
+    def _connect_to_any(self) -> Connection:
+        """To a broker that is known, or else to one of bootstrap.servers; each is tried."""
+        known = list(self._brokers.values())
+        shuffle(known)
+        known.sort(key=lambda address: not self.pool.has_idle(address))
+        tried: list[tuple[str, str]] = []
+        foreign: NotKafka | None = None
+        for address in dict.fromkeys([*known, *self.config.bootstrap_servers]):
+            try:
+                return self.pool.take(address)
+            except BrokerUnavailable as error:
+                tried += error.tried
+            except ConnectionLost as error:
+                tried.append((error.address, error.cause))
+            except NotKafka as error:
+                tried.append((error.address, error.cause))
+                foreign = error
+        if foreign is not None and len(tried) == 1:
+            raise foreign
+        raise BrokerUnavailable(tried)
+
+    def retrying(self, what: str, attempt: Callable[[], T], topics: Iterable[str] = ()) -> T:
+        return retrying(self.config, what, attempt, on_failure=lambda: self.expire(*topics))

@@ -1,0 +1,274 @@
+"""The options of a client, by Kafka's own names: one row each, and every row is honoured.
+
+What Kafka knows and this client does not do is refused by name; what nobody knows is refused with
+the nearest known name. A row belongs to consumers, to producers or to both, so that a source refuses
+a producer's options and the other way round. A parsed configuration is frozen, hashable (it is the
+key under which a process keeps its connections) and picklable (it travels to Spark's executors).
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, NamedTuple
+
+from pylog.connector.client.errors import ConfigError
+
+_INT32_MAX = 0x7FFFFFFF
+_INT64_MAX = 0x7FFFFFFFFFFFFFFF
+
+
+class Role(Enum):
+    CONSUMER = "consumer"
+    PRODUCER = "producer"
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Option(NamedTuple):
+    """A row: `parse` turns the text of an option into its value, or raises ValueError with what it must be."""
+
+    name: str
+    type: str
+    default: Any
+    role: Role | None  # None: consumers and producers alike
+    parse: Callable[[str], Any]
+    doc: str
+
+
+# Validators: each is a function from text to value, with the name of its type.
+
+
+class _Type(NamedTuple):
+    name: str
+    parse: Callable[[str], Any]
+
+
+def _integer(least: int, most: int = _INT32_MAX) -> _Type:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError("must be a whole number") from None
+        if not least <= value <= most:
+            raise ValueError(f"must be from {least} to {most}")
+        return value
+
+    return _Type("int", parse)
+
+
+def _choice(values: Mapping[str, Any]) -> _Type:
+    def parse(text: str) -> Any:
+        try:
+            return values[text.strip().lower()]
+        except KeyError:
+            raise ValueError(f"must be one of {', '.join(values)}") from None
+
+    return _Type("string", parse)
+
+
+def _only(supported: str, type_name: str = "string") -> _Type:
+    """An option of which one value is supported; the others are known, and refused."""
+
+    def parse(text: str) -> str:
+        if text.strip().lower() != supported.lower():
+            raise ValueError(f"is not supported yet: only {supported} is")
+        return supported
+
+    return _Type(type_name, parse)
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+_ADDRESS = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:/\s]+)):(?P<port>\d{1,5})")
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """`host:port,[::1]:port`, in the order given; a name that stands twice counts once."""
+    addresses: dict[Address, None] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        found = _ADDRESS.fullmatch(part)
+        if not found or not 0 < int(found["port"]) < 65536:
+            raise ValueError(f"must be host:port pairs (IPv6 in brackets) with commas between; {part!r} is none")
+        addresses[Address(found["ipv6"] or found["host"], int(found["port"]))] = None
+    if not addresses:
+        raise ValueError("must name at least one host:port")
+    return tuple(addresses)
+
+
+def _option(kind: _Type, default: Any, doc: str, role: Role | None = None) -> Any:
+    return field(default=default, metadata={"type": kind.name, "parse": kind.parse, "doc": doc, "role": role})
+
+
+_MILLISECONDS = _integer(0)
+_BOTH, _CONSUMER, _PRODUCER = None, Role.CONSUMER, Role.PRODUCER
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """An attribute per option, its dots as underscores. Make it with `parse`."""
+
+    bootstrap_servers: tuple[Address, ...] = _option(
+        _Type("list", parse_addresses), (), "host:port of some brokers, from which the others are learnt; required"
+    )
+    client_id: str = _option(_Type("string", _text), "pylog", "the name under which the broker logs this client")
+    request_timeout_ms: int = _option(_integer(1), 30_000, "how long one answer may take")
+    default_api_timeout_ms: int = _option(_integer(1), 60_000, "how long a call is tried again before it fails")
+    retries: int = _option(_integer(0), _INT32_MAX, "how often a call is tried again, within its time")
+    retry_backoff_ms: int = _option(_MILLISECONDS, 100, "the pause before the first retry; it doubles each time")
+    retry_backoff_max_ms: int = _option(_MILLISECONDS, 1_000, "the longest pause before a retry")
+    socket_connection_setup_timeout_ms: int = _option(_integer(1), 10_000, "how long a connection may take to open")
+    connections_max_idle_ms: int = _option(_integer(1), 540_000, "a connection unused for longer is not used again")
+    metadata_max_age_ms: int = _option(_MILLISECONDS, 300_000, "how long the leaders of a topic are believed")
+    send_buffer_bytes: int = _option(_integer(-1), -1, "SO_SNDBUF of a connection; -1 leaves it to the system")
+    receive_buffer_bytes: int = _option(_integer(-1), -1, "SO_RCVBUF of a connection; -1 leaves it to the system")
+    security_protocol: str = _option(_only("PLAINTEXT"), "PLAINTEXT", "PLAINTEXT: neither TLS nor authentication yet")
+
+    group_id: str = _option(_Type("string", _text), "", "the group whose offsets are committed", _CONSUMER)
+    fetch_min_bytes: int = _option(_integer(1), 1, "a fetch waits until so many bytes are there", _CONSUMER)
+    fetch_max_wait_ms: int = _option(_MILLISECONDS, 500, "how long a fetch waits for them", _CONSUMER)
+    fetch_max_bytes: int = _option(_integer(1), 50 << 20, "the most one answer carries, a first batch aside", _CONSUMER)
+    max_partition_fetch_bytes: int = _option(
+        _integer(1), 1 << 20, "the most one answer carries of a partition, a first batch aside", _CONSUMER
+    )
+    check_crcs: str = _option(_only("true", "boolean"), "true", "every batch's CRC is checked, always", _CONSUMER)
+    isolation_level: str = _option(
+        _only("read_uncommitted"), "read_uncommitted", "records of open transactions are read too", _CONSUMER
+    )
+
+    acks: int = _option(
+        _choice({"all": -1, "-1": -1, "1": 1, "0": 0}), -1, "who has a batch before it counts: all, 1, 0", _PRODUCER
+    )
+    batch_size: int = _option(_integer(1), 256 << 10, "the bytes of records after which a batch is closed", _PRODUCER)
+    compression_type: str = _option(
+        _choice({name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")}),
+        "none",
+        "how batches are compressed: none, gzip, snappy, lz4, zstd",
+        _PRODUCER,
+    )
+    compression_gzip_level: int = _option(_integer(-1, 9), -1, "1 fast to 9 small; -1 the library's own", _PRODUCER)
+    compression_lz4_level: int = _option(_integer(1, 17), 9, "1 fast to 17 small", _PRODUCER)
+    compression_zstd_level: int = _option(_integer(-131072, 22), 3, "negative fast to 22 small", _PRODUCER)
+    max_request_size: int = _option(_integer(1), 1 << 20, "the most bytes of one request, and of one batch", _PRODUCER)
+    max_in_flight_requests_per_connection: int = _option(
+        _integer(1), 5, "requests sent to a broker before the first of them is answered", _PRODUCER
+    )
+    buffer_memory: int = _option(
+        _integer(1, _INT64_MAX), 32 << 20, "bytes not yet acknowledged, beyond which sending waits", _PRODUCER
+    )
+    delivery_timeout_ms: int = _option(
+        _integer(1), 120_000, "how long a batch is sent again before it fails", _PRODUCER
+    )
+    enable_idempotence: str = _option(
+        _only("false", "boolean"), "false", "false: a batch that is sent again may stand twice in the log", _PRODUCER
+    )
+
+    @staticmethod
+    def parse(options: Mapping[str, str], role: Role | None = None) -> "ClientConfig":
+        """Check and convert; with a role, the other role's options are refused. ConfigError says what is wrong."""
+        values: dict[str, Any] = {}
+        for name, text in options.items():
+            option = OPTIONS.get(name)
+            if option is None:
+                raise ConfigError(_refusal(name))
+            if role is not None and option.role not in (None, role):
+                assert option.role is not None
+                raise ConfigError(f"{name} is an option of a {option.role.value}, and this is a {role.value}")
+            try:
+                values[_attribute(name)] = option.parse(str(text))
+            except ValueError as error:
+                raise ConfigError(f"{name} {error} (it is {str(text)!r})") from None
+        if not values.get("bootstrap_servers"):
+            raise ConfigError("bootstrap.servers is required: the host:port of at least one broker")
+        return ClientConfig(**values)
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the chosen codec; None where it has none."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
+
+
+def _attribute(name: str) -> str:
+    return name.replace(".", "_")
+
+
+OPTIONS: dict[str, Option] = {
+    row.name.replace("_", "."): Option(
+        name=row.name.replace("_", "."),
+        type=row.metadata["type"],
+        default=row.default,
+        role=row.metadata["role"],
+        parse=row.metadata["parse"],
+        doc=row.metadata["doc"],
+    )
+    for row in fields(ClientConfig)
+}
+
+_NOT_YET = "is not supported yet"
+_WITHOUT_MEANING = "has no meaning here"
+# Kafka's other options, with what to say about them; a name that ends in a dot stands for all that begin so.
+_REFUSED = {
+    "sasl.": f"{_NOT_YET}: only security.protocol=PLAINTEXT is",
+    "ssl.": f"{_NOT_YET}: only security.protocol=PLAINTEXT is",
+    "security.providers": f"{_NOT_YET}: only security.protocol=PLAINTEXT is",
+    "transactional.id": _NOT_YET,
+    "transaction.timeout.ms": _NOT_YET,
+    "transaction.two.phase.commit.enable": _NOT_YET,
+    "client.rack": _NOT_YET,
+    "group.instance.id": _NOT_YET,
+    "group.protocol": _NOT_YET,
+    "group.remote.assignor": _NOT_YET,
+    "partition.assignment.strategy": _NOT_YET,
+    "session.timeout.ms": _NOT_YET,
+    "heartbeat.interval.ms": _NOT_YET,
+    "max.poll.interval.ms": _NOT_YET,
+    "allow.auto.create.topics": _NOT_YET,
+    "client.dns.lookup": f"{_NOT_YET}: all addresses of a name are tried",
+    "socket.connection.setup.timeout.max.ms": f"{_NOT_YET}: use socket.connection.setup.timeout.ms",
+    "reconnect.backoff.ms": f"{_NOT_YET}: use retry.backoff.ms, which paces new connections too",
+    "reconnect.backoff.max.ms": f"{_NOT_YET}: use retry.backoff.max.ms, which paces new connections too",
+    "bootstrap.controllers": _NOT_YET,
+    "metadata.recovery.": f"{_NOT_YET}: bootstrap.servers are always tried again",
+    "metadata.max.idle.ms": _NOT_YET,
+    "metric.": _NOT_YET,
+    "metrics.": _NOT_YET,
+    "auto.include.jmx.reporter": _NOT_YET,
+    "enable.metrics.push": _NOT_YET,
+    "linger.ms": f"{_WITHOUT_MEANING}: a batch is closed when it is full or the rows end, never by a clock",
+    "max.block.ms": f"{_WITHOUT_MEANING}: use delivery.timeout.ms and default.api.timeout.ms",
+    "max.poll.records": f"{_WITHOUT_MEANING}: records are read as whole batches",
+    "partitioner.": f"{_WITHOUT_MEANING}: rows go to their partition column, or by key, or evenly",
+    "key.serializer": f"{_WITHOUT_MEANING}: keys are strings or bytes",
+    "value.serializer": f"{_WITHOUT_MEANING}: values are strings or bytes",
+    "key.deserializer": f"{_WITHOUT_MEANING}: keys are read as bytes",
+    "value.deserializer": f"{_WITHOUT_MEANING}: values are read as bytes",
+    "auto.offset.reset": f"{_WITHOUT_MEANING}: use the source's own option for where to start",
+    "enable.auto.commit": f"{_WITHOUT_MEANING}: offsets are committed when a batch is done",
+    "auto.commit.interval.ms": f"{_WITHOUT_MEANING}: offsets are committed when a batch is done",
+    "exclude.internal.topics": f"{_WITHOUT_MEANING}: topics are read by name",
+    "interceptor.classes": f"{_WITHOUT_MEANING}: there are no interceptors",
+}
+
+
+def _refusal(name: str) -> str:
+    for refused, reason in _REFUSED.items():
+        if name == refused or (refused.endswith(".") and name.startswith(refused)):
+            return f"{name} {reason}"
+    near = difflib.get_close_matches(name.lower(), OPTIONS, n=1, cutoff=0.6)
+    return f"{name} is not an option" + (f": did you mean {near[0]}?" if near else "")

@@ -1,0 +1,281 @@
+"""One connection to one broker: requests go out in order, answers come back in that order.
+
+Used by one thread at a time. Several requests may be in flight; `receive` gives the answer of the
+oldest. Anything that goes wrong closes the connection for good and raises: its stream has no place
+left from which it could be read on. A forked child never uses or shuts down its parent's connections.
+"""
+
+import os
+import socket
+import struct
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple, TypeVar
+
+from pylog.broker_lite.protocol import api_versions, framing
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.spec import Api, ApiSpec
+from pylog.broker_lite.protocol.wire import I16, I32, Buffer, MalformedFrame
+from pylog.connector.client.config import Address, ClientConfig
+from pylog.connector.client.errors import BrokerUnavailable, ConnectionLost, NotKafka, UnsupportedVersion, kafka_error
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+FRAME_BYTES_MAX = 256 << 20  # a TLS alert or HTTP read as a size is larger; Kafka's own limit for batches is smaller
+_NEGOTIATED_FIRST = 3  # the first flexible ApiVersions: every broker of Kafka 2.4 and later knows it
+_IOV_MAX = 1024
+_TIMEVAL = struct.Struct("@ll")
+
+
+class Answer(NamedTuple):
+    """A response's body, still encoded; views of it stay valid for as long as they are held."""
+
+    api: str
+    version: int
+    body: memoryview
+
+
+class _InFlight(NamedTuple):
+    spec: Api
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    def __init__(self, address: Address, config: ClientConfig) -> None:
+        """Connects and learns the broker's versions; BrokerUnavailable, NotKafka or ConnectionLost otherwise."""
+        self.address = address
+        self.idle_since = time.monotonic()
+        self._config = config
+        self._in_flight: deque[_InFlight] = deque()
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._timeout_ms = {socket.SO_RCVTIMEO: 0, socket.SO_SNDTIMEO: 0}
+        self._socket: socket.socket | None = _connect(address, config)
+        _open.add(self)
+        self._negotiate()
+
+    # What the broker speaks
+
+    def _negotiate(self) -> None:
+        for asked in (_NEGOTIATED_FIRST, 0):
+            request = api_versions.ApiVersionsRequest("pylog", _software_version())
+            self.send_encoded(api_versions.SPEC, asked, [api_versions.SPEC.encode_request(request, asked)])
+            body = self.receive().body
+            # A broker that does not know the version says so in the body of v0, whatever was asked.
+            refused = body[:2] == I16.pack(ErrorCode.UNSUPPORTED_VERSION)
+            if not refused or asked == 0:
+                break
+        try:
+            answer = api_versions.SPEC.decode_response(body, asked)
+        except MalformedFrame as error:
+            raise self._not_kafka(str(error)) from None
+        if answer.error_code:
+            self.close()
+            raise kafka_error(answer.error_code, f"asking {self.address} for its versions")
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def version(self, spec: Api) -> int:
+        """The newest version both sides speak."""
+        ours = spec.version_min, spec.version_max
+        theirs = self._versions.get(spec.key)
+        if theirs is None or max(ours[0], theirs[0]) > min(ours[1], theirs[1]):
+            raise UnsupportedVersion(str(self.address), spec.name, ours, theirs)
+        return min(ours[1], theirs[1])
+
+    # Requests and answers
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self._in_flight)
+
+    def call(self, spec: ApiSpec[Request, Response], request: Request) -> Response:
+        """One request and its answer, with nothing else in flight."""
+        assert not self._in_flight, "the next answer belongs to another request"
+        self.send(spec, request)
+        return self.decode(spec, self.receive())
+
+    def send(self, spec: ApiSpec[Request, Response], request: Request) -> int:
+        """Encode and send; returns the correlation id."""
+        version = self.version(spec)
+        return self.send_encoded(spec, version, [spec.encode_request(request, version)])
+
+    def decode(self, spec: ApiSpec[Request, Response], answer: Answer) -> Response:
+        try:
+            return spec.decode_response(answer.body, answer.version)
+        except MalformedFrame as error:
+            raise self._not_kafka(f"its answer to {spec.name} v{answer.version} is malformed: {error}") from None
+
+    def send_encoded(self, spec: Api, version: int, body: Sequence[Buffer], *, answered: bool = True) -> int:
+        """Send a body that is already encoded: buffers to stand one behind the other, which are not copied."""
+        sock = self._usable()
+        correlation_id = self._correlation_id
+        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        flexible = spec.is_flexible(version)
+        head = bytearray(framing.SIZE_BYTES)
+        framing.write_request_header(head, spec.key, version, correlation_id, self._config.client_id, flexible=flexible)
+        size = len(head) - framing.SIZE_BYTES + sum(map(len, body))
+        I32.pack_into(head, 0, size)
+        self._set_timeout(socket.SO_SNDTIMEO, self._config.request_timeout_ms)
+        try:
+            _send_all(sock, [head, *body])
+        except BlockingIOError:
+            raise self._lost(f"it took nothing more of a {spec.name} for request.timeout.ms") from None
+        except OSError as error:
+            raise self._lost(str(error)) from None
+        if answered:
+            self._in_flight.append(_InFlight(spec, version, correlation_id))
+        return correlation_id
+
+    def receive(self) -> Answer:
+        """The answer to the oldest request in flight; ConnectionLost when it is not there in time.
+
+        The time runs from now, not from the request: whoever pipelines may have been busy for long, and finds
+        the answer in the socket's buffer."""
+        sock = self._usable()
+        expected = self._in_flight[0]
+        flexible = expected.spec.is_flexible(expected.version)
+        deadline = time.monotonic() + self._config.request_timeout_ms / 1000
+        try:
+            head = bytearray(framing.SIZE_BYTES)
+            self._fill(sock, memoryview(head), deadline)
+            (size,) = I32.unpack(head)
+            if not 4 <= size <= FRAME_BYTES_MAX:
+                raise self._not_kafka(f"it announces an answer of {size} bytes")
+            frame = memoryview(bytearray(size))
+            self._fill(sock, frame, deadline)
+            correlation_id, position = framing.read_response_header(frame, expected.spec.key, flexible=flexible)
+        except BlockingIOError:
+            raise self._lost(f"no answer to {expected.spec.name} within request.timeout.ms") from None
+        except OSError as error:
+            raise self._lost(str(error)) from None
+        except MalformedFrame as error:
+            raise self._not_kafka(str(error)) from None
+        if correlation_id != expected.correlation_id:
+            raise self._not_kafka(f"it answers request {correlation_id} where {expected.correlation_id} was asked")
+        self._in_flight.popleft()
+        self.idle_since = time.monotonic()
+        return Answer(expected.spec.name, expected.version, frame[position:])
+
+    def _fill(self, sock: socket.socket, target: memoryview, deadline: float) -> None:
+        position, end = 0, len(target)
+        while position < end:
+            self._set_timeout(socket.SO_RCVTIMEO, max(1, int((deadline - time.monotonic()) * 1000)))
+            received = sock.recv_into(target[position:], 0, socket.MSG_WAITALL)
+            if received == 0:
+                raise self._lost("the broker closed it")
+            position += received
+            if position < end and time.monotonic() >= deadline:
+                raise BlockingIOError
+
+    def _set_timeout(self, option: int, timeout_ms: int) -> None:
+        # A kernel timeout on a blocking socket: with `settimeout` every call would cost a poll() first, and
+        # MSG_WAITALL (a whole frame in one call, outside the GIL) would not wait.
+        if self._timeout_ms[option] != timeout_ms:
+            self._usable().setsockopt(
+                socket.SOL_SOCKET, option, _TIMEVAL.pack(timeout_ms // 1000, timeout_ms % 1000 * 1000)
+            )
+            self._timeout_ms[option] = timeout_ms
+
+    # Its end
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def is_fit(self) -> bool:
+        """Whether an idle connection can be used: open, not idle for too long, and nothing to read on it."""
+        if self._socket is None or self._in_flight:
+            return False
+        if (time.monotonic() - self.idle_since) * 1000 > self._config.connections_max_idle_ms:
+            return False
+        try:
+            # Readable while nothing is expected: the broker closed it (b""), or its answers are out of step.
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        """Only this process's handle is closed, without a shutdown that a parent or a child would feel."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._in_flight.clear()
+
+    def _usable(self) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionLost(str(self.address), "it is closed")
+        return self._socket
+
+    def _lost(self, cause: str) -> ConnectionLost:
+        self.close()
+        return ConnectionLost(str(self.address), cause)
+
+    def _not_kafka(self, cause: str) -> NotKafka:
+        self.close()
+        return NotKafka(str(self.address), cause)
+
+
+_open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+
+def _forget_parents_connections() -> None:
+    for connection in list(_open):
+        connection.close()
+
+
+# In the child, before anything else runs there: whoever holds a connection finds it closed and opens another.
+os.register_at_fork(after_in_child=_forget_parents_connections)
+
+
+def _software_version() -> str:
+    try:
+        return version("pylog")
+    except PackageNotFoundError:  # run from a folder that was never installed
+        return "0"
+
+
+def _connect(address: Address, config: ClientConfig) -> socket.socket:
+    """To any of the addresses a name resolves to."""
+    cause = "the name has no address"
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        found, cause = [], f"the name cannot be resolved ({error})"
+    for family, kind, protocol, _, target in found:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            if config.send_buffer_bytes >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes)
+            if config.receive_buffer_bytes >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.settimeout(config.socket_connection_setup_timeout_ms / 1000)
+            sock.connect(target)
+            sock.settimeout(None)  # from here on the kernel's timeouts hold
+            return sock
+        except TimeoutError:
+            cause = "no connection within socket.connection.setup.timeout.ms"
+        except OSError as error:
+            cause = str(error)
+        sock.close()
+    raise BrokerUnavailable([(str(address), cause)])
+
+
+def _send_all(sock: socket.socket, buffers: list[Buffer]) -> None:
+    """Every byte of every buffer, without joining them."""
+    pending: deque[memoryview] = deque(memoryview(buffer) for buffer in buffers if len(buffer))
+    while pending:
+        sent = sock.sendmsg(list(pending)[:_IOV_MAX])
+        while sent:
+            if sent < len(pending[0]):
+                pending[0] = pending[0][sent:]
+                break
+            sent -= len(pending.popleft())

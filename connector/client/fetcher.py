@@ -1,0 +1,148 @@
+"""The records of one partition, from one offset to another, as the broker keeps them: whole batches, undecoded.
+
+The next fetch is on its way before the last answer is given out, so that the broker and the network work
+while the caller decodes. Each answer has a buffer of its own: views of it stay valid for as long as they
+are held. When a connection breaks or the leader moves, reading goes on at the offset that was reached.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pylog.broker_lite.protocol import fetch
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.wire import MalformedFrame
+from pylog.connector.client.cluster import EARLIEST, LATEST, Cluster
+from pylog.connector.client.connection import Connection
+from pylog.connector.client.errors import (
+    CorruptRecords,
+    NotKafka,
+    OffsetOutOfRange,
+    RangeNotReached,
+    Retriable,
+    kafka_error,
+)
+from pylog.connector.client.retry import Retry
+from pylog.storage.batch import HEADER_BYTES, MAGIC, read_header, read_prefix
+
+_MAGIC_AT = 16
+
+
+class FetchedSet(NamedTuple):
+    """Whole batches in offset order. The first may begin before `fetch_offset` and the last may end behind the
+    range: a batch is the smallest thing a broker sends, and the caller leaves out what it did not ask for."""
+
+    records: memoryview
+    fetch_offset: int
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+
+
+def fetch_range(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> Iterator[FetchedSet]:
+    """Every record of [start, end). Fewer offsets than that may exist (compaction, transactions).
+
+    OffsetOutOfRange when the log does not hold `start`; RangeNotReached when the log ends before `end` and
+    nothing more arrives for `default.api.timeout.ms`."""
+    config = cluster.config
+    offset = start
+    high_watermark = -1
+    retry = Retry(config, f"fetching {topic}-{partition}", config.default_api_timeout_ms)
+    while offset < end:
+        try:
+            with cluster.broker(cluster.leader(topic, partition)) as connection:
+                _ask(connection, cluster, topic, partition, offset)
+                while offset < end:
+                    found = _receive(connection, cluster, topic, partition, offset)
+                    high_watermark = found.high_watermark
+                    records, next_offset = _whole_batches(found, offset, end)
+                    if next_offset < end:
+                        _ask(connection, cluster, topic, partition, next_offset)
+                    fetch_offset, offset = offset, next_offset
+                    if records:
+                        yield FetchedSet(records, fetch_offset, offset, high_watermark, found.log_start_offset)
+                    if offset > fetch_offset:
+                        retry.progressed()  # only now: the caller's time is not the broker's
+                    elif retry.waited_ms >= config.default_api_timeout_ms:
+                        raise RangeNotReached(topic, partition, offset, end, high_watermark, retry.waited_ms)
+        except Retriable as error:
+            cluster.expire(topic)
+            retry.pause(error)
+
+
+def _ask(connection: Connection, cluster: Cluster, topic: str, partition: int, offset: int) -> None:
+    config = cluster.config
+    bytes_max = min(config.fetch_max_bytes, config.max_partition_fetch_bytes)
+    request = fetch.FetchRequest(
+        max_wait_ms=config.fetch_max_wait_ms,
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=bytes_max,
+        isolation_level=fetch.READ_UNCOMMITTED,
+        session_id=fetch.NO_SESSION_ID,
+        session_epoch=fetch.SESSIONLESS_EPOCH,
+        partitions=[fetch.FetchPartition(topic, partition, offset, bytes_max)],
+    )
+    version = connection.version(fetch.SPEC)
+    connection.send_encoded(fetch.SPEC, version, [fetch.encode_request(request, version)])
+
+
+def _receive(
+    connection: Connection, cluster: Cluster, topic: str, partition: int, offset: int
+) -> fetch.FetchedPartition:
+    answer = connection.receive()
+    try:
+        response = fetch.decode_response(answer.body, answer.version)
+    except MalformedFrame as error:
+        connection.close()
+        raise NotKafka(str(connection.address), f"its answer to Fetch is malformed: {error}") from None
+    context = f"fetching {topic}-{partition} at offset {offset}"
+    if response.error_code:
+        raise kafka_error(response.error_code, context)
+    for found in response.partitions:
+        if (found.topic, found.partition) != (topic, partition):
+            continue
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise _out_of_range(cluster, topic, partition, offset)
+        if found.error_code == ErrorCode.CORRUPT_MESSAGE:  # on the broker's disk: asking again does not heal it
+            raise CorruptRecords(topic, partition, offset, "the broker answered CORRUPT_MESSAGE")
+        if found.error_code:
+            raise kafka_error(found.error_code, context)
+        return found
+    connection.close()
+    raise NotKafka(str(connection.address), f"its answer to Fetch leaves out {topic}-{partition}")
+
+
+def _out_of_range(cluster: Cluster, topic: str, partition: int, offset: int) -> OffsetOutOfRange:
+    wanted = topic, partition
+    log_start_offset = cluster.list_offsets({wanted: EARLIEST})[wanted]
+    log_end_offset = cluster.list_offsets({wanted: LATEST})[wanted]
+    return OffsetOutOfRange(topic, partition, offset, log_start_offset, log_end_offset)
+
+
+def _whole_batches(found: fetch.FetchedPartition, offset: int, end: int) -> tuple[memoryview, int]:
+    """The batches that arrived whole and begin before `end`, and the offset to fetch next; `end` when none is left.
+
+    Hops from length to length, and opens only the last header: this runs before the next fetch is sent."""
+    records = memoryview(found.records or b"")
+    position, last, size = 0, -1, len(records)
+    while size - position >= HEADER_BYTES:
+        base_offset, batch_bytes = read_prefix(records, position)
+        if base_offset >= end:
+            return records[:position], end
+        if batch_bytes > size - position:
+            break  # cut off: it comes whole with the next fetch
+        if batch_bytes < HEADER_BYTES:
+            raise CorruptRecords(found.topic, found.partition, base_offset, f"a batch of {batch_bytes} bytes")
+        if records[position + _MAGIC_AT] != MAGIC:
+            cause = f"record batch format v{records[position + _MAGIC_AT]}; only v{MAGIC} is supported"
+            raise CorruptRecords(found.topic, found.partition, base_offset, cause)
+        last = position
+        position += batch_bytes
+    if last < 0:
+        if size:
+            raise CorruptRecords(found.topic, found.partition, offset, f"{size} bytes hold no whole batch")
+        return records, offset
+    next_offset = read_header(records, last).next_offset
+    if next_offset <= offset:
+        cause = f"the broker sent batches up to offset {next_offset} only"
+        raise CorruptRecords(found.topic, found.partition, offset, cause)
+    return records[:position], next_offset
