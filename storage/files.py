@@ -55,17 +55,19 @@ class LogAppender:
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
         self._torn = False
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
     def append(self, data: Buffer, size_bytes: int) -> None:
-        """Write all of `data` behind the first `size_bytes`, or raise and leave the file as it was."""
+        """Write all of `data` behind the first `size_bytes`, or raise and leave the file as it was.
+
+        Not O_APPEND: the log says where its end is, and what an interrupted append left there is overwritten."""
         if self._torn:
             self._cut(size_bytes)
         try:
-            written = os.write(self._descriptor, data)
-            while written < len(data):  # a full disk writes a part first; only the next call says why
-                written += os.write(self._descriptor, memoryview(data)[written:])
-        except OSError:
+            written = os.pwrite(self._descriptor, data, size_bytes)
+            while written < len(data):  # a full disk takes a part first; only the next call says why
+                written += os.pwrite(self._descriptor, memoryview(data)[written:], size_bytes + written)
+        except BaseException:
             self._torn = True
             self._cut(size_bytes)
             raise

@@ -9,6 +9,7 @@ import logging
 import mmap
 import struct
 from bisect import bisect_right
+from collections.abc import Callable
 from pathlib import Path
 
 from pylog.storage import files
@@ -81,31 +82,27 @@ class Index:
             first, second = self._entry.unpack_from(self._waiting, (number - self._stored) * self._entry.size)
         return first, second
 
-    def floor(self, value: int, column: int = 0, low: int = 0) -> int:
-        """The number of the last entry, from `low` on, whose column is <= value; low - 1 if there is none."""
-        last = self.last
-        if last is None or low >= self.count:
-            return low - 1
+    def floor(self, value: int, column: int = 0) -> int:
+        """The number of the last entry whose column is <= value, -1 if there is none."""
+        last = self._last or self.last
+        if last is None:
+            return -1
         if last[column] <= value:
             return self.count - 1
         unpack, width, stored = self._entry.unpack_from, self._entry.size, self._stored
         if self._waiting and unpack(self._waiting)[column] <= value:
             waiting = self._waiting
-            low = max(low, stored)
-            return (
-                bisect_right(
-                    range(self.count),
-                    value,
-                    low,
-                    self.count,
-                    key=lambda n: unpack(waiting, (n - stored) * width)[column],
-                )
-                - 1
-            )
-        if low >= stored:
-            return low - 1
+            numbers = range(self.count - stored)
+            return stored + bisect_right(numbers, value, key=lambda n: unpack(waiting, n * width)[column]) - 1
+        if not stored:
+            return -1
         mapping = self._mapping()
-        return bisect_right(range(stored), value, low, stored, key=lambda n: unpack(mapping, n * width)[column]) - 1
+        first = unpack(mapping)[column]
+        if first > value:
+            return -1
+        # A log grows evenly: the entry is close to where a straight line puts it.
+        guess = min((self.count - 1) * (value - first) // (last[column] - first), stored - 1)
+        return _floor_near(guess, lambda n: unpack(mapping, n * width)[column], stored, value)
 
     def _mapping(self) -> mmap.mmap:
         """The stored entries; mapped anew only when somebody looks behind the end of the old mapping."""
@@ -113,3 +110,26 @@ class Index:
             self._map = files.map_for_reading(self.path, self._stored * self._entry.size)
             self._mapped = self._stored
         return self._map
+
+
+def _floor_near(guess: int, entry: Callable[[int], int], count: int, value: int) -> int:
+    """The number of the last of `count` entries that is <= value, as the first one is. A few looks around the guess
+    find bounds, then a binary search the place between them; a bad guess costs a second binary search, no more."""
+    step = 1
+    if entry(guess) <= value:
+        low, high = guess, guess + 1
+        while high < count and entry(high) <= value:
+            low, high, step = high, high + step, step * 2
+        high = min(high, count)
+    else:
+        low, high = guess - 1, guess
+        while low > 0 and entry(low) > value:
+            low, high, step = low - step, low, step * 2
+        low = max(low, 0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if entry(middle) <= value:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -92,7 +92,7 @@ class PartitionLog:
             if clean and not last and recovery.sizes_are_sound(segment, sizes):
                 segment.next_offset = base_offsets[number + 1]
             elif (last and not clean) or not recovery.ends_are_sound(segment, config.index_interval_bytes):
-                recovery.recover(segment, next_offset)
+                recovery.recover(segment, next_offset, sealed=not last)
             if not last:
                 segment.seal()
                 segment.release()
@@ -195,10 +195,12 @@ class PartitionLog:
 
     def flush(self) -> None:
         """What was appended before this call is on the disk after it."""
-        active, active_unsynced = self._active, self._active_unsynced  # before the list: a roll moves one to the other
-        self._active_unsynced = False
-        sealed, self._unsynced = self._unsynced, []
+        # Appends and rolls may come in between any two of these lines: first the marks, then what is marked; first
+        # the active segment, then the list that a roll moves it to.
+        active_unsynced, self._active_unsynced = self._active_unsynced, False
         names_unsynced, self._names_unsynced = self._names_unsynced, False
+        active = self._active
+        sealed, self._unsynced = self._unsynced, []
         try:
             for segment in sealed:
                 segment.sync()
@@ -207,9 +209,10 @@ class PartitionLog:
             if names_unsynced:
                 files.sync(self.directory)
         except OSError:
-            self._unsynced = sealed + self._unsynced
-            self._active_unsynced = self._names_unsynced = True
-            raise
+            if not self._closed:  # deleted meanwhile
+                self._unsynced = sealed + self._unsynced
+                self._active_unsynced = self._names_unsynced = True
+                raise
 
     def close(self) -> None:
         """A log that was closed without an error may be opened as clean."""

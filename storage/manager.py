@@ -129,11 +129,11 @@ def _lock(directory: Path) -> int | None:
     descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError:
         os.close(descriptor)
         raise DataDirectoryInUse(
             f"{directory} is in use by another broker; stop that one, or give this one a data directory of its own"
-        ) from error
+        ) from None
     return descriptor
 
 

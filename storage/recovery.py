@@ -31,11 +31,16 @@ _log = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 
 
-def recover(segment: Segment, next_offset_min: int) -> None:
-    """Read the whole segment, cut it behind its last good batch, and build its indexes anew."""
+def recover(segment: Segment, next_offset_min: int, *, sealed: bool) -> None:
+    """Read the whole segment, cut it behind its last good batch, and build its indexes anew.
+
+    Of a sealed segment only the headers are read: a damaged record in it is no reason to cut the good batches
+    behind it, and whoever reads it finds it by its CRC."""
     size_bytes = segment.size_bytes
+    next_offset = max(next_offset_min, segment.base_offset)
+    batches = segment.headers(0) if sealed else checked_batches(segment.file, size_bytes)
     try:
-        segment.rebuild(checked_batches(segment.file, size_bytes, max(next_offset_min, segment.base_offset)))
+        segment.rebuild(_in_order(batches, next_offset))
     except StorageError as error:
         _log.warning(
             "%s: cut at byte %d, behind offset %d: the %d bytes that follow do not begin with an intact batch (%s)",
@@ -46,7 +51,8 @@ def recover(segment: Segment, next_offset_min: int) -> None:
             error,
         )
         files.truncate(segment.path, segment.size_bytes)
-    segment.store_indexes()
+    if sealed:
+        segment.store_indexes()
 
 
 def sizes_are_sound(segment: Segment, sizes: dict[str, int]) -> bool:
@@ -92,7 +98,17 @@ def _ascends(index: Index) -> bool:
     return all(a < c and b < d for (a, b), (c, d) in pairwise(entries)) and all(min(entry) >= 0 for entry in entries)
 
 
-def checked_batches(file: files.LogFile, end: int, next_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+def _in_order(batches: Iterator[tuple[int, BatchHeader]], next_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    for position, header in batches:
+        if header.magic != MAGIC or header.last_offset_delta < 0:
+            raise CorruptBatch(f"record batch format v{header.magic}, last offset delta {header.last_offset_delta}")
+        if header.base_offset < next_offset:
+            raise CorruptBatch(f"its base offset is {header.base_offset}, expected was {next_offset} or more")
+        yield position, header
+        next_offset = header.next_offset
+
+
+def checked_batches(file: files.LogFile, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every batch, in one buffer of fixed size; raises at the first that is not intact."""
     buffer = memoryview(bytearray(min(_CHUNK_BYTES, max(end, 1))))
     start = filled = position = 0  # buffer[:filled] is the file from `start` on
@@ -105,10 +121,7 @@ def checked_batches(file: files.LogFile, end: int, next_offset: int) -> Iterator
             filled = 0
         else:
             header = check(buffer[:filled], at)
-        if header.base_offset < next_offset:
-            raise CorruptBatch(f"its base offset is {header.base_offset}, expected was {next_offset} or more")
         yield position, header
-        next_offset = header.next_offset
         position += header.size_bytes
 
 
@@ -124,6 +137,6 @@ def _check_large(file: files.LogFile, position: int, buffer: memoryview) -> Batc
             raise CorruptBatch("the file ends in the batch")
         crc = crc32c(buffer[:filled], crc)
         position += filled
-    if header.magic != MAGIC or crc != header.crc or header.last_offset_delta < 0:
+    if crc != header.crc:
         raise CorruptBatch(f"CRC-32C is {crc:08x}, the batch says {header.crc:08x}")
     return header
