@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 async def handle(broker: "Broker", message: InitProducerIdRequest, request: Request) -> InitProducerIdResponse:
     if message.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await broker.new_producer_id()
     except OSError as error:
