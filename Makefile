@@ -3,6 +3,7 @@
 
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
 RUN := PYTHONPATH=. $(VENV)/bin/python
 PYTEST := $(VENV)/bin/python -m pytest
 TEST_ARGS ?=
@@ -64,6 +65,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	  "$$found" -m venv --clear $(VENV) || { \
 	    echo "Python cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; \
 	fi; \
+	echo "Installing what requirements.lock names (a few minutes the first time) ..."; \
 	$(VENV)/bin/python -m pip install --quiet -r requirements.lock; \
 	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@

@@ -38,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test marked `kafka` needs Apache Kafka itself; under --broker=kafka all others but `connector` are left out."""
     on_kafka = config.getoption("--broker") == "kafka"
-    kept, left_out = [], []
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
         is_kafka = item.get_closest_marker("kafka") is not None
         fits = is_kafka or item.get_closest_marker("connector") is not None if on_kafka else not is_kafka

@@ -18,7 +18,7 @@ import pylog
 from tests.support.probe import answers
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "src", "storage", "broker_lite", "connector")
+BUILT_FROM = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "src", "storage", "broker_lite", "connector")
 FOLDERS = ("storage", "broker_lite", "connector")
 
 # Spark's side needs an extra; everything else must import with the base dependencies alone.
