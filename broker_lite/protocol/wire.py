@@ -38,16 +38,20 @@ def _text(data: Buffer) -> str:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 35:
+    if position >= len(buffer):
+        raise MalformedFrame("a varint does not end in its frame")
+    value = buffer[position]
+    if value < 0x80:  # most lengths and nearly all tag counts
+        return value, position + 1
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        position += 1
         if position >= len(buffer):
             raise MalformedFrame("a varint does not end in its frame")
         byte = buffer[position]
-        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
-        shift += 7
+            return value, position + 1
     raise MalformedFrame("a varint of more than five bytes")
 
 
@@ -115,6 +119,8 @@ def read_compact_count(buffer: Buffer, position: int) -> tuple[int, int]:
 def skip_tags(buffer: Buffer, position: int) -> int:
     """Step over tagged fields that nobody here knows."""
     count, position = read_uvarint(buffer, position)
+    if count == 0:
+        return position
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

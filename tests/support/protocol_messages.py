@@ -159,7 +159,7 @@ def _kafka_python_type(api: str, side: str) -> Any:
     raise AssertionError(name)
 
 
-UNKNOWN_TAGS = bytes.fromhex("026303aabbccac0200")  # two of them: tag 99 of three bytes, tag 300 of none
+UNKNOWN_TAGS = bytes.fromhex("026303010203ac0200")  # two of them: tag 99 of three bytes, tag 300 of none
 
 
 def encode_with_unknown_tags(message: Any, version: int) -> bytes:
