@@ -21,6 +21,7 @@ DECOMPRESSED_BYTES_MAX = 1 << 30
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_ZSTD_INPUT_BYTES = 1024  # at most 32 MB come out of that: a block takes 4 bytes and gives 128 KB
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -138,13 +139,19 @@ def _unzstd(data: Buffer, bytes_max: int) -> bytes:
     if size > bytes_max:
         raise _too_large(bytes_max)
     if size >= 0:
-        return decompressor.decompress(data, max_output_size=size)
-    # Java streams, so its frames do not say their size
-    with decompressor.stream_reader(data) as reader:
-        out = reader.read(bytes_max + 1)
-    if len(out) > bytes_max:
-        raise _too_large(bytes_max)
-    return out
+        return decompressor.decompress(data, max_output_size=size, allow_extra_data=False)
+    # Java streams, so its frames do not say their size: a little goes in at a time, and what comes out is counted
+    stream = decompressor.decompressobj()
+    parts: list[bytes] = []
+    room, view = bytes_max, memoryview(data)
+    for start in range(0, len(view), _ZSTD_INPUT_BYTES):
+        parts.append(stream.decompress(view[start : start + _ZSTD_INPUT_BYTES]))
+        room -= len(parts[-1])
+        if room < 0:
+            raise _too_large(bytes_max)
+    if not stream.eof or stream.unused_data:
+        raise CorruptBatch("zstd data does not end with its frame")
+    return b"".join(parts)
 
 
 _COMPRESS: dict[int, Callable[[Buffer, int | None], bytes]] = {GZIP: _gzip, SNAPPY: _snappy, LZ4: _lz4, ZSTD: _zstd}

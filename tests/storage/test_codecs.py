@@ -1,0 +1,105 @@
+"""Every codec both ways, what foreign writers write, and bombs."""
+
+import gzip
+import struct
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pylog.storage.codecs import CODEC_BY_NAME, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
+from pylog.storage.errors import BatchTooLarge, CorruptBatch, StorageError, UnsupportedBatch
+
+CODECS = [pytest.param(codec, id=name) for name, codec in CODEC_BY_NAME.items()]
+COMPRESSING = [pytest.param(codec, id=name) for name, codec in CODEC_BY_NAME.items() if codec != NONE]
+TEXT = b"the quick brown fox " * 20_000  # over every block size in use
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("data", [b"", b"x", TEXT], ids=["empty", "one byte", "400 KB"])
+def test_what_is_compressed_is_decompressed(codec: int, data: bytes) -> None:
+    assert bytes(decompress(codec, compress(codec, data))) == data
+    assert bytes(decompress(codec, memoryview(compress(codec, bytearray(data))))) == data
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_exactly_the_limit_is_let_through(codec: int) -> None:
+    assert len(decompress(codec, compress(codec, TEXT), len(TEXT))) == len(TEXT)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_more_than_the_limit_is_refused(codec: int) -> None:
+    with pytest.raises(BatchTooLarge):
+        decompress(codec, compress(codec, TEXT), len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_cut_off_data_is_corrupt(codec: int) -> None:
+    data = compress(codec, TEXT)
+    with pytest.raises(CorruptBatch):
+        decompress(codec, data[: len(data) // 2])
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@given(data=st.binary(max_size=64))
+def test_any_bytes_decompress_or_raise_what_the_caller_expects(codec: int, data: bytes) -> None:
+    try:
+        assert len(decompress(codec, data, 1 << 20)) <= 1 << 20
+    except StorageError:
+        pass
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7, -1])
+def test_an_unknown_codec_is_refused_by_name(codec: int) -> None:
+    for work in (compress, decompress):
+        with pytest.raises(UnsupportedBatch, match=str(codec)):
+            work(codec, b"data")
+
+
+def test_snappy_is_written_in_xerial_frames_of_java() -> None:
+    data = compress(SNAPPY, TEXT)
+    assert data[:16] == bytes.fromhex("82534e4150505900") + struct.pack(">ii", 1, 1)
+    (length,) = struct.unpack_from(">i", data, 16)
+    assert bytes(cramjam.snappy.decompress_raw(data[20 : 20 + length])) == TEXT[: 32 * 1024]
+
+
+def test_raw_snappy_of_librdkafka_is_read() -> None:
+    assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+
+
+def test_a_snappy_block_longer_than_the_data_is_corrupt() -> None:
+    with pytest.raises(CorruptBatch):
+        decompress(SNAPPY, bytes.fromhex("82534e4150505900") + struct.pack(">iii", 1, 1, 1 << 30))
+
+
+def test_lz4_is_written_in_blocks_that_java_reads() -> None:
+    assert not lz4.frame.get_frame_info(compress(LZ4, TEXT))["block_linked"]
+
+
+def test_linked_lz4_blocks_are_read() -> None:
+    assert decompress(LZ4, lz4.frame.compress(TEXT, block_linked=True)) == TEXT
+
+
+def test_zstd_frames_that_do_not_say_their_size_are_read() -> None:
+    stream = zstandard.ZstdCompressor().compressobj()
+    data = stream.compress(TEXT) + stream.flush()
+    assert zstandard.frame_content_size(data) == -1
+    assert decompress(ZSTD, data) == TEXT
+    with pytest.raises(BatchTooLarge):
+        decompress(ZSTD, data, len(TEXT) - 1)
+    with pytest.raises(CorruptBatch):
+        decompress(ZSTD, data[:-5])
+
+
+def test_gzip_is_read_by_others_and_others_gzip_by_us() -> None:
+    assert gzip.decompress(compress(GZIP, TEXT)) == TEXT
+    assert decompress(GZIP, gzip.compress(TEXT)) == TEXT
+
+
+def test_a_zstd_frame_that_claims_a_huge_size_allocates_nothing() -> None:
+    header = b"\x28\xb5\x2f\xfd" + bytes([0xE0]) + struct.pack("<Q", 1 << 50)
+    with pytest.raises(BatchTooLarge):
+        decompress(ZSTD, header)
