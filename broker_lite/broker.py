@@ -80,8 +80,8 @@ class Broker:
         await self._on_disk(self._logs.close)
         self._disk.shutdown()
 
-    async def _on_disk(self, work: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
+    def _on_disk(self, work: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
 
     def partition(self, topic: str, index: int) -> Partition:
         found = self.partitions.get((topic, index))
@@ -122,7 +122,10 @@ class Broker:
         outcome = self.topics.create(name, partition_count, overrides, uuid4())
         if not validate_only:
             self._change(outcome.events)
-            self._making[name] = asyncio.get_running_loop().create_task(self._make(self.topics.by_name[name]))
+            topic = self.topics.by_name[name]
+            # asked for now, not when the task begins: a deletion that comes next must find its directories
+            opening = self._on_disk(self._flush_and_open, topic)
+            self._making[name] = asyncio.get_running_loop().create_task(self._make(topic, opening))
         return outcome.reply
 
     async def topic_made(self, name: str) -> None:
@@ -130,9 +133,9 @@ class Broker:
         if making is not None:
             await asyncio.shield(making)
 
-    async def _make(self, topic: Topic) -> None:
+    async def _make(self, topic: Topic, opening: asyncio.Future[list[Partition]]) -> None:
         try:
-            logs = await self._on_disk(self._flush_and_open, topic)
+            logs = await opening
             if self.topics.by_id.get(topic.topic_id) is topic:  # it may have been deleted meanwhile
                 self._install(topic, logs)
         finally:

@@ -8,8 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-import pylog
 import pytest
+
+import pylog
 from pylog.embedded import BrokerFailed
 
 SERVE = [sys.executable, "-m", "pylog", "serve"]
@@ -129,7 +130,10 @@ def test_another_node_id_than_the_directorys_is_refused(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_a_clean_stop(tmp_path, number):
     process = subprocess.Popen(
-        [*SERVE, "--data", tmp_path, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*SERVE, "--data", tmp_path, "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline().startswith("pylog broker listening on 127.0.0.1:")
     process.send_signal(number)

@@ -1,0 +1,185 @@
+"""The broker's state over crashes: it is what the logs say, whatever the directories look like."""
+
+import asyncio
+import shutil
+from uuid import UUID
+
+import pytest
+
+from pylog.broker_lite.broker import Broker
+from pylog.broker_lite.config import BrokerConfig
+from pylog.broker_lite.errors import RequestError
+from pylog.broker_lite.machines.offsets import CommittedOffset
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.storage.records import Record, encode_batch
+
+NO_ID = UUID(int=0)
+CONFIG = {"offsets.topic.num.partitions": 3}
+
+
+def run(directory, work, *, crash=False, config=CONFIG):
+    """`work(broker)` on a broker of this directory, which is closed cleanly or, as by kill -9, not at all."""
+
+    async def main():
+        broker = Broker(directory, BrokerConfig.parse(config))
+        try:
+            return await work(broker)
+        finally:
+            await (broker._on_disk(abandon, broker) if crash else broker.close())
+
+    return asyncio.run(main())
+
+
+def abandon(broker):
+    """The process is gone: its descriptors and its lock go with it, nothing is written any more."""
+    import os
+
+    for log in broker._logs._logs.values():
+        log.abandon()
+    os.close(broker._logs._lock)
+    broker._logs._lock = None
+
+
+async def names(broker):
+    return sorted(broker.topics.by_name)
+
+
+def a_batch(value=b"v"):
+    return encode_batch([Record(0, 1_700_000_000_000, b"k", value)])
+
+
+def test_topics_and_their_overrides_are_there_after_a_crash(tmp_path):
+    async def create(broker):
+        return await broker.create_topic("orders", 3, {"max.message.bytes": "900"})
+
+    async def look(broker):
+        topic = broker.topics.by_name["orders"]
+        assert (tmp_path / "orders-2").is_dir()
+        return topic.topic_id, topic.partition_count, broker.partition("orders", 2).config.message_bytes_max
+
+    made = run(tmp_path, create, crash=True)
+    assert run(tmp_path, look) == (made.topic_id, 3, 900)
+
+
+def test_a_crash_between_the_record_of_a_topic_and_its_directories(tmp_path):
+    async def create(broker):
+        await broker.create_topic("orders", 2)
+
+    async def append(broker):
+        assert broker.partition("orders", 1).append(a_batch()).base_offset == 0
+
+    run(tmp_path, create, crash=True)
+    shutil.rmtree(tmp_path / "orders-1")
+    run(tmp_path, append)
+
+
+def test_a_crash_between_the_record_of_a_deletion_and_its_doing(tmp_path):
+    async def create(broker):
+        await broker.create_topic("orders", 1)
+        broker.partition("orders", 0).append(a_batch())
+
+    async def record_only(broker):
+        broker._change(broker.topics.delete("orders", NO_ID).events)
+
+    run(tmp_path, create, crash=True)
+    run(tmp_path, record_only, crash=True)
+    assert (tmp_path / "orders-0").is_dir()
+    assert run(tmp_path, names) == []
+    assert not (tmp_path / "orders-0").exists()
+
+
+def test_a_topic_whose_record_was_torn_never_was(tmp_path):
+    async def create(broker):
+        await broker.create_topic("first", 1)
+        await broker.create_topic("second", 1)
+
+    run(tmp_path, create, crash=True)
+    log = tmp_path / "__cluster_metadata-0" / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[:-1])
+    assert run(tmp_path, names) == ["first"]
+    assert not (tmp_path / "second-0").exists()
+
+
+def test_a_topic_made_anew_has_another_id_and_begins_empty(tmp_path):
+    async def again(broker):
+        first = await broker.create_topic("orders", 1)
+        await broker.coordinator_ready()
+        broker.partition("orders", 0).append(a_batch())
+        commit = broker.offsets.commit("g", -1, {("orders", 0): CommittedOffset(1, -1, "", 0)})
+        broker.change_offsets("g", commit.events)
+        await broker.delete_topic("orders", NO_ID)
+        second = await broker.create_topic("orders", 1)
+        assert first.topic_id != second.topic_id
+        assert broker.partition("orders", 0).log.log_end_offset == 0
+        assert broker.offsets.committed("g") == {}
+
+    run(tmp_path, again)
+
+
+def test_deleted_while_it_is_made_it_is_gone(tmp_path):
+    async def race(broker):
+        broker.decide_topic("orders", 2, {})
+        await broker.delete_topic("orders", NO_ID)
+        await broker.topic_made("orders")
+        with pytest.raises(RequestError) as unknown:
+            broker.partition("orders", 0)
+        assert unknown.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(tmp_path, race)
+    assert not list(tmp_path.glob("orders-*"))
+
+
+def test_commits_are_there_after_a_crash_and_the_last_one_holds(tmp_path):
+    async def commit(broker):
+        await broker.create_topic("orders", 2)
+        await broker.coordinator_ready()
+        for offset in (5, 7):
+            outcome = broker.offsets.commit(
+                "group",
+                -1,
+                {("orders", p): CommittedOffset(offset + p, 0, "mark", 1_700_000_000_000) for p in range(2)},
+            )
+            broker.change_offsets("group", outcome.events)
+
+    async def committed(broker):
+        return broker.offsets.committed("group")
+
+    run(tmp_path, commit, crash=True)
+    assert run(tmp_path, committed) == {
+        ("orders", 0): CommittedOffset(7, 0, "mark", 1_700_000_000_000),
+        ("orders", 1): CommittedOffset(8, 0, "mark", 1_700_000_000_000),
+    }
+
+
+def test_producer_ids_go_on_behind_a_crash(tmp_path):
+    async def two(broker):
+        return [await broker.new_producer_id() for _ in range(2)]
+
+    given = run(tmp_path, two, crash=True) + run(tmp_path, two, crash=True) + run(tmp_path, two)
+    assert len(set(given)) == 6
+
+
+def test_what_a_topic_cannot_override_is_refused(tmp_path):
+    async def create(broker):
+        with pytest.raises(RequestError) as refused:
+            await broker.create_topic("orders", 1, {"retention.ms": "5"})
+        assert refused.value.code == ErrorCode.INVALID_CONFIG
+        assert broker.topics.by_name == {}
+
+    run(tmp_path, create)
+
+
+def test_a_disk_that_fails_while_a_topic_is_made_is_told_and_mended_by_a_restart(tmp_path, monkeypatch):
+    async def fail(broker):
+        def no_room(*args):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(broker._logs, "open", no_room)
+        with pytest.raises(OSError, match="No space left"):
+            await broker.create_topic("orders", 1)
+
+    async def append(broker):
+        broker.partition("orders", 0).append(a_batch())
+
+    run(tmp_path, fail)
+    run(tmp_path, append)
