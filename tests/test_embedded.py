@@ -82,7 +82,7 @@ def test_when_the_parent_is_killed_the_broker_stops_and_removes_its_data():
 
 
 def test_a_wrong_option_is_told_in_the_brokers_words():
-    with pytest.raises(BrokerFailed, match="did you mean num.partitions"):
+    with pytest.raises(BrokerFailed, match=r"did you mean num\.partitions"):
         pylog.Broker(config={"num.partition": 3}).start()
 
 
