@@ -1,0 +1,48 @@
+"""pylog as a data source of Spark: `register(spark)`, then `format("pylog")` reads and writes topics.
+
+Nothing of PySpark is imported before `register`, so that its absence is met with words and not with a traceback.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PYSPARK_MIN = (4, 2)
+
+
+class SparkTooOld(ImportError):
+    """PySpark is missing, or older than the data source API that this is built on."""
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `format("pylog")` known to this session; again is harmless."""
+    _check(_pyspark_version(), "PySpark")
+    _check(spark.version, "this session's Spark")
+    from pylog.connector.spark.datasource import PylogDataSource
+
+    spark.dataSource.register(PylogDataSource)
+
+
+def _pyspark_version() -> str | None:
+    try:
+        import pyspark
+    except ImportError:
+        return None
+    return str(pyspark.__version__)
+
+
+def _check(version: str | None, what: str) -> None:
+    if version is not None and _numbers(version) >= PYSPARK_MIN:
+        return
+    found = "is not installed" if version is None else f"is {version}"
+    needed = ".".join(map(str, PYSPARK_MIN))
+    raise SparkTooOld(
+        f"format('pylog') needs PySpark {needed} or later, and {what} {found}: pip install 'pyspark>={needed}' "
+        "(or pip install 'pylog[spark]')"
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first two parts of "4.2.0", "4.2.0.dev1" or "4.2.0-preview1"."""
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2])

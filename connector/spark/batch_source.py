@@ -1,0 +1,58 @@
+"""`spark.read`: the offsets are settled when the query is planned, on the driver; tasks read one partition each."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.errors import ConfigError
+from pylog.connector.spark.offsets import Offsets, resolve
+from pylog.connector.spark.options import SourceOptions
+from pylog.connector.spark.plan import ranges
+from pylog.connector.spark.read import RangePartition, read_partition, report_loss
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        cluster = Cluster.of(self._options.client)
+        places = [(topic, partition) for topic in self._options.topics for partition in cluster.partitions(topic)]
+        try:
+            start = resolve(cluster, "startingOffsets", self._options.starting, places)
+            end = resolve(cluster, "endingOffsets", self._options.ending, places)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        if isinstance(self._options.starting, dict) and isinstance(self._options.ending, dict):
+            _check_order(start, end)
+        self._keep_within_log(cluster, start, end)
+        return [RangePartition(found) for found in ranges(start, end)]
+
+    def _keep_within_log(self, cluster: Cluster, start: Offsets, end: Offsets) -> None:
+        """Offsets that a user gave may be gone, or not there yet."""
+        earliest, latest = cluster.earliest(start), cluster.latest(start)
+        for place in start:
+            lowest, highest = earliest[place], max(latest[place], earliest[place])
+            for option, offsets in (("startingOffsets", start), ("endingOffsets", end)):
+                if not lowest <= offsets[place] <= highest:
+                    what = f"{option}: {place[0]}-{place[1]} does not reach offset {offsets[place]}"
+                    report_loss(self._options.fail_on_data_loss, f"{what}; it holds [{lowest}, {highest})")
+                    offsets[place] = min(max(offsets[place], lowest), highest)
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        return read_partition(self._options, self._schema, partition)
+
+
+def _check_order(start: Offsets, end: Offsets) -> None:
+    for (topic, partition), offset in start.items():
+        if offset > end[topic, partition]:
+            raise ConfigError(
+                f"{topic}-{partition}: startingOffsets ({offset}) is behind endingOffsets ({end[topic, partition]})"
+            )

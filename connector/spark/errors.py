@@ -1,0 +1,22 @@
+"""What the data source refuses or finds missing. Arguments are kept as given: errors travel between processes."""
+
+
+class SchemaError(ValueError):
+    """A column that is missing, of a wrong type, or not there to be read."""
+
+
+class NullTopic(ValueError):
+    """A row that does not say where it goes."""
+
+    def __init__(self) -> None:
+        super().__init__("a row's topic is null: give every row a topic, or name one for all with the option topic")
+
+
+class DataLoss(Exception):
+    """Records that were to be read are not there any more; raised unless failOnDataLoss is false."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.args[0]}. Records may have been missed: they were deleted by retention before they were read, or "
+            "the topic was deleted or made anew. To go on with what is there, set failOnDataLoss to false"
+        )

@@ -1,0 +1,66 @@
+"""What a task does: the records of one offset range, fetched, decoded and handed to Spark as Arrow batches.
+
+While Spark takes one Arrow batch, the next fetch is on its way; a task holds about two fetches and one Arrow batch.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached, UnknownPartition, UnknownTopic
+from pylog.connector.client.fetcher import fetch_range
+from pylog.connector.spark.errors import DataLoss
+from pylog.connector.spark.options import SourceOptions
+from pylog.connector.spark.plan import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+
+
+class RangePartition(InputPartition):
+    """One Spark partition: one offset range. The base class's `value` is None when a batch read has none at all."""
+
+    def __init__(self, offset_range: OffsetRange) -> None:
+        super().__init__(offset_range)
+
+
+def report_loss(fail_on_data_loss: bool, what: str) -> None:
+    if fail_on_data_loss:
+        raise DataLoss(what)
+    _log.warning("%s. failOnDataLoss is false: going on with what is there", what)
+
+
+def read_partition(options: SourceOptions, schema: StructType, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+    if partition.value is None:  # Spark's way to say that a batch read has no partitions
+        return iter(())
+    return _read(options, schema, partition.value)
+
+
+def _read(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
+    from pylog.connector.columnar.decode import RowDecoder  # loads numba: in tasks only, not on the driver
+
+    cluster = Cluster.of(options.client)
+    decoder = RowDecoder(wanted.topic, wanted.partition, to_arrow_schema(schema, timezone="UTC"))
+    position = wanted.start
+    while position < wanted.end:
+        try:
+            for fetched in fetch_range(cluster, wanted.topic, wanted.partition, position, wanted.end):
+                batches, _ = decoder.decode(fetched.records, position, wanted.end)
+                position = fetched.next_offset
+                yield from batches
+            return
+        except OffsetOutOfRange as error:
+            report_loss(options.fail_on_data_loss, f"{error}; it was to be read up to {wanted.end}")
+            if error.log_start_offset <= position:  # the log ends before it
+                return
+            position = error.log_start_offset
+        except (RangeNotReached, UnknownTopic, UnknownPartition) as error:
+            report_loss(options.fail_on_data_loss, f"{error}")
+            return
