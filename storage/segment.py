@@ -157,15 +157,18 @@ class Segment:
         are those of the batches that it gave."""
         self.offsets.replace(b"")
         self.times.replace(b"")
-        self.size_bytes = 0
         self.next_offset = self._max_timestamp_offset = self.base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
         self._indexed_position = 0
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")
-        for position, header in batches:
-            self._note(position, header.last_offset, header.max_timestamp)
-            self.size_bytes = position + header.size_bytes
+        end = 0
+        try:
+            for position, header in batches:
+                self._note(position, header.last_offset, header.max_timestamp)
+                end = position + header.size_bytes
+        finally:
+            self.size_bytes = end  # not before: the iterator may look at it
 
     def adopt(self, next_offset: int) -> None:
         """Go on from indexes that were found sound."""

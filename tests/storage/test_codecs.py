@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from contextlib import suppress
 
 import cramjam
 import lz4.frame
@@ -46,10 +47,8 @@ def test_cut_off_data_is_corrupt(codec: int) -> None:
 @pytest.mark.parametrize("codec", COMPRESSING)
 @given(data=st.binary(max_size=64))
 def test_any_bytes_decompress_or_raise_what_the_caller_expects(codec: int, data: bytes) -> None:
-    try:
+    with suppress(StorageError):
         assert len(decompress(codec, data, 1 << 20)) <= 1 << 20
-    except StorageError:
-        pass
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7, -1])
