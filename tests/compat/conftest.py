@@ -1,0 +1,17 @@
+from collections.abc import Iterator
+
+import pytest
+
+import pylog
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[pylog.Broker]:
+    """A pylog broker for this module alone, on a directory that the tests may look into."""
+    with pylog.Broker(config={"num.partitions": 2}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def servers(own_broker: pylog.Broker) -> str:
+    return own_broker.bootstrap_servers
