@@ -154,7 +154,7 @@ class Brokers:
         shuffle(known)
         known.sort(key=lambda address: not self.pool.has_idle(address))
         tried: list[tuple[str, str]] = []
-        foreign: NotKafka | None = None
+        foreign: list[NotKafka] = []
         for address in dict.fromkeys([*known, *self.config.bootstrap_servers]):
             try:
                 return self.pool.take(address)
@@ -164,9 +164,9 @@ class Brokers:
                 tried.append((error.address, error.cause))
             except NotKafka as error:
                 tried.append((error.address, error.cause))
-                foreign = error
-        if foreign is not None and len(tried) == 1:
-            raise foreign
+                foreign.append(error)
+        if len(foreign) == len(tried):
+            raise foreign[0]
         raise BrokerUnavailable(tried)
 
     def retrying(self, what: str, attempt: Callable[[], T], topics: Iterable[str] = ()) -> T:

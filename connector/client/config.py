@@ -17,6 +17,7 @@ from pylog.connector.client.errors import ConfigError
 
 _INT32_MAX = 0x7FFFFFFF
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
+_LZ4_FAST = 9
 
 
 class Role(Enum):
@@ -140,7 +141,7 @@ class ClientConfig:
     fetch_max_wait_ms: int = _option(_MILLISECONDS, 500, "how long a fetch waits for them", _CONSUMER)
     fetch_max_bytes: int = _option(_integer(1), 50 << 20, "the most one answer carries, a first batch aside", _CONSUMER)
     max_partition_fetch_bytes: int = _option(
-        _integer(1), 1 << 20, "the most one answer carries of a partition, a first batch aside", _CONSUMER
+        _integer(1), 4 << 20, "the most one answer carries of a partition, a first batch aside", _CONSUMER
     )
     check_crcs: str = _option(_only("true", "boolean"), "true", "every batch's CRC is checked, always", _CONSUMER)
     isolation_level: str = _option(
@@ -158,7 +159,9 @@ class ClientConfig:
         _PRODUCER,
     )
     compression_gzip_level: int = _option(_integer(-1, 9), -1, "1 fast to 9 small; -1 the library's own", _PRODUCER)
-    compression_lz4_level: int = _option(_integer(1, 17), 9, "1 fast to 17 small", _PRODUCER)
+    compression_lz4_level: int = _option(
+        _integer(1, 17), _LZ4_FAST, "1 to 17, small; 9 stands for the fast method", _PRODUCER
+    )
     compression_zstd_level: int = _option(_integer(-131072, 22), 3, "negative fast to 22 small", _PRODUCER)
     max_request_size: int = _option(_integer(1), 1 << 20, "the most bytes of one request, and of one batch", _PRODUCER)
     max_in_flight_requests_per_connection: int = _option(
@@ -195,10 +198,11 @@ class ClientConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the chosen codec; None where it has none."""
+        """The level of the chosen codec; None where it has none, and for the fast method of lz4: in Kafka, too,
+        the default of 9 means that one, and any other number the slow method."""
         levels = {
             "gzip": self.compression_gzip_level,
-            "lz4": self.compression_lz4_level,
+            "lz4": None if self.compression_lz4_level == _LZ4_FAST else self.compression_lz4_level,
             "zstd": self.compression_zstd_level,
         }
         return levels.get(self.compression_type)

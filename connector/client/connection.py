@@ -65,7 +65,11 @@ class Connection:
         for asked in (_NEGOTIATED_FIRST, 0):
             request = api_versions.ApiVersionsRequest("pylog", _software_version())
             self.send_encoded(api_versions.SPEC, asked, [api_versions.SPEC.encode_request(request, asked)])
-            body = self.receive().body
+            try:
+                body = self.receive().body
+            except ConnectionLost as error:
+                cause = f"{error.cause}, before its first answer (is it a PLAINTEXT listener of a broker?)"
+                raise ConnectionLost(error.address, cause) from None
             # A broker that does not know the version says so in the body of v0, whatever was asked.
             refused = body[:2] == I16.pack(ErrorCode.UNSUPPORTED_VERSION)
             if not refused or asked == 0:

@@ -53,6 +53,7 @@ TOPIC_ID = UUID(int=7)
 
 
 class Fault(Enum):
+    NONE = auto()
     LOSE_REQUEST = auto()  # close without doing what was asked
     LOSE_ANSWER = auto()  # do it, close without saying so
     CUT_ANSWER = auto()  # do it, close in the middle of saying so

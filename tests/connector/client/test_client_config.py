@@ -90,6 +90,10 @@ def test_options_of_the_other_role_are_refused(role: Role, name: str, value: str
         pytest.param(
             {"compression.type": "zstd", "compression.zstd.level": "7"}, "compression_level", 7, id="the codec's level"
         ),
+        pytest.param({"compression.type": "lz4"}, "compression_level", None, id="lz4 is fast by default"),
+        pytest.param(
+            {"compression.type": "lz4", "compression.lz4.level": "12"}, "compression_level", 12, id="lz4 made small"
+        ),
         pytest.param({"security.protocol": "plaintext"}, "security_protocol", "PLAINTEXT", id="the supported value"),
     ],
 )

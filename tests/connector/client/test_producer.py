@@ -136,8 +136,8 @@ def test_everything_arrives_in_order_after(
     kafka: FakeKafka, connect: Connect, fault: Fault | ErrorCode, at: int, in_flight: str
 ) -> None:
     with BatchProducer(connect(kafka, max_in_flight_requests_per_connection=in_flight)) as producer:
-        kafka.faults[PRODUCE] += [Fault.CRUMBLE_ANSWER] * at + [fault]
-        kafka.faults[METADATA] += [Fault.CRUMBLE_ANSWER, Fault.LOSE_ANSWER]
+        kafka.faults[PRODUCE] += [Fault.NONE] * at + [fault]
+        kafka.faults[METADATA] += [Fault.NONE, Fault.LOSE_ANSWER]
         send(producer, 8)
     for place in PLACES:
         found = labels(kafka, place)
@@ -150,7 +150,7 @@ def test_a_refusal_of_one_partition_brings_back_what_followed_there_in_order(
     kafka: FakeKafka, connect: Connect
 ) -> None:
     """The second batch was refused and the third taken: the third is sent again behind the second."""
-    kafka.faults[PRODUCE] += [Fault.CRUMBLE_ANSWER, ErrorCode.NOT_ENOUGH_REPLICAS]
+    kafka.faults[PRODUCE] += [Fault.NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
     with BatchProducer(connect(kafka)) as producer:
         send(producer, 4, PLACES[:1])
     assert labels(kafka, PLACES[0]) == [0, 2, 3, 1, 2, 3]

@@ -1,0 +1,120 @@
+"""The client on a broker that it knows by its address only: pylog's own, or a real Apache Kafka."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.errors import DeliveryFailed, OffsetOutOfRange, UnknownTopic
+from pylog.connector.client.fetcher import fetch_range
+from pylog.connector.client.producer import BatchProducer
+from pylog.storage.batch import walk
+from pylog.storage.records import Record, decode_batch, encode_batch
+
+pytestmark = pytest.mark.connector
+Connect = Callable[..., Cluster]
+NewTopic = Callable[..., str]
+
+
+def batch_of(values: list[bytes], timestamp_ms: int = 1_700_000_000_000) -> bytearray:
+    return encode_batch([Record(n, timestamp_ms, None, value) for n, value in enumerate(values)])
+
+
+def values_of(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> list[bytes | None]:
+    return [
+        record.value
+        for fetched in fetch_range(cluster, topic, partition, start, end)
+        for position, header in walk(fetched.records)
+        for record in decode_batch(fetched.records[position : position + header.size_bytes])
+        if start <= record.offset < end
+    ]
+
+
+@pytest.mark.parametrize("acks", ["all", "1"])
+@pytest.mark.parametrize("fetch_bytes", ["1", "5000", "4194304"])
+def test_what_was_sent_comes_back_in_order(
+    bootstrap_servers: str, connect: Connect, new_topic: NewTopic, acks: str, fetch_bytes: str
+) -> None:
+    topic = new_topic(partitions=3)
+    cluster = connect(bootstrap_servers, acks=acks, max_partition_fetch_bytes=fetch_bytes)
+    sent: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    with BatchProducer(cluster) as producer:
+        for n in range(60):
+            values = [b"%d-%d" % (n, m) * 20 for m in range(7)]
+            producer.send(topic, n % 3, batch_of(values), len(values))
+            sent[n % 3] += values
+    for partition, values in sent.items():
+        assert cluster.latest([(topic, partition)]) == {(topic, partition): len(values)}
+        assert values_of(cluster, topic, partition, 0, len(values)) == values
+        assert values_of(cluster, topic, partition, 11, 23) == values[11:23]
+
+
+def test_acks_0_arrives_too(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    with BatchProducer(connect(bootstrap_servers, acks="0")) as producer:
+        for n in range(10):
+            producer.send(topic, 0, batch_of([b"%d" % n]), 1)
+    assert values_of(connect(bootstrap_servers), topic, 0, 0, 10) == [b"%d" % n for n in range(10)]
+
+
+def test_offsets_by_timestamp(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    cluster = connect(bootstrap_servers)
+    with BatchProducer(cluster) as producer:
+        for n in range(5):
+            producer.send(topic, 0, batch_of([b"a", b"b"], 1_700_000_000_000 + n * 1000), 2)
+    place = topic, 0
+    for timestamp_ms, offset in [(0, 0), (1_700_000_000_000, 0), (1_700_000_001_500, 4), (1_700_000_004_001, -1)]:
+        assert cluster.list_offsets({place: timestamp_ms}) == {place: offset}
+
+
+def test_group_offsets(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=2)
+    cluster = connect(bootstrap_servers)
+    group = f"group-of-{topic}"
+    assert cluster.committed_offsets(group) == {}
+    cluster.commit_offsets(group, {(topic, 0): 3, (topic, 1): 0}, "made by a test")
+    cluster.commit_offsets(group, {(topic, 0): 4})
+    assert cluster.committed_offsets(group) == {(topic, 0): 4, (topic, 1): 0}
+    assert cluster.committed_offsets(group, [(topic, 1)]) == {(topic, 1): 0}
+
+
+def test_topics_come_and_go(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
+    cluster = connect(bootstrap_servers)
+    topic = f"{new_topic()}-too"
+    cluster.create_topic(topic, 3)
+    assert cluster.partitions(topic) == [0, 1, 2]
+    first_id = cluster.topic_id(topic)
+    cluster.delete_topic(topic)
+    with pytest.raises(UnknownTopic):
+        cluster.delete_topic(topic)
+    cluster.create_topic(topic)
+    assert cluster.topic_id(topic) != first_id
+
+
+def test_an_offset_beyond_the_log(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    with pytest.raises(OffsetOutOfRange, match=r"it holds \[0, 0\)"):
+        next(fetch_range(connect(bootstrap_servers), topic, 0, 5, 10))
+
+
+def test_a_batch_too_large_for_its_topic_says_which_option_to_raise(
+    bootstrap_servers: str, connect: Connect, new_topic: NewTopic
+) -> None:
+    topic = new_topic(**{"max.message.bytes": "10000"})
+    producer = BatchProducer(connect(bootstrap_servers))
+    producer.send(topic, 0, batch_of([b"x" * 20_000]), 1)
+    with pytest.raises(DeliveryFailed, match=r"raise max\.message\.bytes of the topic"):
+        producer.flush()
+
+
+def test_a_batch_larger_than_a_fetch_arrives_whole(
+    bootstrap_servers: str, connect: Connect, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    cluster = connect(bootstrap_servers, max_partition_fetch_bytes="1000")
+    values = [bytes([n]) * 500_000 for n in range(3)]
+    with BatchProducer(cluster) as producer:
+        for value in values:
+            producer.send(topic, 0, batch_of([value]), 1)
+    assert values_of(cluster, topic, 0, 0, 3) == values
