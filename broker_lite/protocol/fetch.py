@@ -126,9 +126,7 @@ def _decode_request(frame: Buffer, version: int) -> FetchRequest:
     rack_id = ""
     if version >= 11:
         rack_id, position = style.read_text(frame, position)
-    position = style.skip_tags(frame, position)
-    if position != len(frame):
-        raise MalformedFrame(f"{len(frame) - position} bytes stand behind FetchRequest v{version}")
+    style.skip_tags(frame, position)
     return FetchRequest(
         max_wait_ms,
         min_bytes,
@@ -290,9 +288,7 @@ def _decode_response(frame: memoryview, version: int) -> FetchResponse:
             position = style.skip_tags(frame, position)
             partitions.append(FetchedPartition(topic, partition, code, high_watermark, stable, start, records, aborted))
         position = style.skip_tags(frame, position)
-    position = style.skip_tags(frame, position)
-    if position != len(frame):
-        raise MalformedFrame(f"FetchResponse v{version} ends at byte {position} of {len(frame)}")
+    style.skip_tags(frame, position)
     return FetchResponse(error_code, session_id, partitions, throttle_time_ms)
 
 

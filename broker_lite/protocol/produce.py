@@ -74,9 +74,7 @@ def _decode_request(frame: memoryview, style: Style) -> ProduceRequest:
             position = style.skip_tags(frame, position)
             partitions.append(ProducePartition(topic, partition, records))
         position = style.skip_tags(frame, position)
-    position = style.skip_tags(frame, position)
-    if position != len(frame):
-        raise MalformedFrame(f"{len(frame) - position} bytes stand behind a ProduceRequest")
+    style.skip_tags(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
@@ -159,9 +157,8 @@ def _decode_response(frame: Buffer, version: int) -> list[ProducedPartition]:
                 ProducedPartition(topic, partition, code, base, append_time_ms, log_start_offset, error_message)
             )
         position = style.skip_tags(frame, position)
-    position = style.skip_tags(frame, position + 4)  # behind the throttle time
-    if position != len(frame):
-        raise MalformedFrame(f"ProduceResponse v{version} ends at byte {position} of {len(frame)}")
+    I32.unpack_from(frame, position)  # the throttle time
+    style.skip_tags(frame, position + 4)
     return results
 
 

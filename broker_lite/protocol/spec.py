@@ -29,16 +29,18 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class ApiSpec(Api, Generic[Request, Response]):
-    """An API whose messages are declared."""
+    """An API whose messages are declared.
+
+    Bytes behind a message are ignored, as Kafka does: librdkafka 2.16 leaves three behind a Metadata request."""
 
     request: type[Request]
     response: type[Response]
 
     def decode_request(self, body: Buffer, version: int) -> Request:
-        return schema.decode_whole(self.request, body, version, flexible=self.is_flexible(version))
+        return schema.decode(self.request, body, version, flexible=self.is_flexible(version))[0]
 
     def decode_response(self, body: Buffer, version: int) -> Response:
-        return schema.decode_whole(self.response, body, version, flexible=self.is_flexible(version))
+        return schema.decode(self.response, body, version, flexible=self.is_flexible(version))[0]
 
     def encode_request(self, request: Request, version: int) -> bytearray:
         out = bytearray()

@@ -1,0 +1,226 @@
+"""Every version that is advertised is answered, judged by kafka-python's messages over a plain socket."""
+
+import socket
+import struct
+from typing import Any
+
+import kafka.protocol.admin as admin
+import kafka.protocol.consumer as consumer
+import kafka.protocol.metadata as metadata
+import kafka.protocol.producer as producer
+import pytest
+
+from pylog.broker_lite.apis import API_BY_KEY
+from pylog.storage.records import Record, decode_batch, encode_batch
+from tests.support.foreign_clients import CLIENTS
+
+NOW_MS = 1_700_000_000_000
+BATCH = bytes(encode_batch([Record(0, NOW_MS, b"k", b"v")]))
+TOPIC = "versions"
+
+CASES = [
+    pytest.param(api.spec.key, version, id=f"{api.spec.name} v{version}")
+    for api in API_BY_KEY.values()
+    for version in range(api.spec.version_min, api.spec.version_max + 1)
+]
+
+
+@pytest.fixture(scope="module")
+def connection(servers: str) -> Any:
+    CLIENTS["kafka-python"].create_topic(servers, TOPIC, 1)
+    host, port = servers.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=20) as connected:
+        yield connected
+
+
+def ask(connection: socket.socket, request: Any, response: Any, version: int) -> Any:
+    request.with_header(correlation_id=version, client_id="versions")
+    connection.sendall(request.encode(version=version, header=True, framed=True))
+    received = connection.makefile("rb")
+    (size,) = struct.unpack(">i", received.read(4))
+    answered = response.decode(received.read(size), version=version, header=True)
+    assert answered.header.correlation_id == version
+    header_bytes = 5 if response.flexible_version_q(version) and response is not metadata.ApiVersionsResponse else 4
+    answered._header = None
+    assert len(answered.encode(version=version)) == size - header_bytes  # it has read all there was
+    return answered
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+def test_every_version_is_answered(connection: socket.socket, key: int, version: int) -> None:
+    ASK[key](connection, version)
+
+
+def api_versions(connection: socket.socket, version: int) -> None:
+    request = metadata.ApiVersionsRequest(client_software_name="x", client_software_version="1", version=version)
+    answered = ask(connection, request, metadata.ApiVersionsResponse, version)
+    assert answered.error_code == 0
+    ranges = {one.api_key: (one.min_version, one.max_version) for one in answered.api_keys}
+    assert set(ranges) == set(API_BY_KEY)
+    assert all(low <= high for low, high in ranges.values())
+    for trap in [(0, 0), (0, 3), (0, 7), (1, 4), (1, 10), (2, 1), (10, 0), (8, 2), (9, 1), (22, 0), (18, 0)]:
+        assert ranges[trap[0]][0] <= trap[1] <= ranges[trap[0]][1]  # old librdkafka tests for these
+
+
+def metadata_(connection: socket.socket, version: int) -> None:
+    topics = [metadata.MetadataRequest.MetadataRequestTopic(name=TOPIC, version=version)]
+    request = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=False, version=version)
+    answered = ask(connection, request, metadata.MetadataResponse, version)
+    (broker,), (topic,) = answered.brokers, answered.topics
+    assert (topic.error_code, topic.name, len(topic.partitions)) == (0, TOPIC, 1)
+    assert topic.partitions[0].leader_id == broker.node_id
+    assert connection.getpeername() == (broker.host, broker.port)
+
+
+def produce(connection: socket.socket, version: int) -> None:
+    partition = producer.ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=BATCH, version=version)
+    topic = producer.ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[partition], version=version)
+    request = producer.ProduceRequest(
+        transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[topic], version=version
+    )
+    answered = ask(connection, request, producer.ProduceResponse, version)
+    (result,) = answered.responses[0].partition_responses
+    assert (answered.responses[0].name, result.index, result.error_code) == (TOPIC, 0, 0)
+    assert result.base_offset >= 0
+    assert fetch_records(connection, 12, result.base_offset)[0] == Record(result.base_offset, NOW_MS, b"k", b"v")
+
+
+def fetch_records(connection: socket.socket, version: int, offset: int) -> list[Record]:
+    partition = consumer.FetchRequest.FetchTopic.FetchPartition(
+        partition=0,
+        fetch_offset=offset,
+        partition_max_bytes=1 << 20,
+        current_leader_epoch=-1,
+        log_start_offset=-1,
+        version=version,
+    )
+    topic = consumer.FetchRequest.FetchTopic(topic=TOPIC, partitions=[partition], version=version)
+    request = consumer.FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[topic],
+        forgotten_topics_data=[],
+        rack_id="",
+        version=version,
+    )
+    answered = ask(connection, request, consumer.FetchResponse, version)
+    (found,) = answered.responses[0].partitions
+    assert (answered.responses[0].topic, found.partition_index, found.error_code) == (TOPIC, 0, 0)
+    return decode_batch(bytes(found.records))
+
+
+def fetch(connection: socket.socket, version: int) -> None:
+    produce(connection, 7)
+    assert fetch_records(connection, version, 0)[0] == Record(0, NOW_MS, b"k", b"v")
+
+
+def list_offsets(connection: socket.socket, version: int) -> None:
+    produce(connection, 7)
+    partition = consumer.ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+        partition_index=0, current_leader_epoch=-1, timestamp=-2, version=version
+    )
+    topic = consumer.ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[partition], version=version)
+    request = consumer.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic], version=version)
+    answered = ask(connection, request, consumer.ListOffsetsResponse, version)
+    (found,) = answered.topics[0].partitions
+    assert (found.error_code, found.offset) == (0, 0)
+
+
+def offset_commit(connection: socket.socket, version: int) -> None:
+    partition = consumer.OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=version, committed_metadata="m", version=version
+    )
+    topic = consumer.OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[partition], version=version)
+    request = consumer.OffsetCommitRequest(group_id="g", member_id="", topics=[topic], version=version)
+    answered = ask(connection, request, consumer.OffsetCommitResponse, version)
+    assert answered.topics[0].partitions[0].error_code == 0
+    assert committed(connection, 1) == (version, "m")
+
+
+def committed(connection: socket.socket, version: int) -> tuple[int, str]:
+    theirs = consumer.OffsetFetchRequest
+    if version >= 8:
+        topic = theirs.OffsetFetchRequestGroup.OffsetFetchRequestTopics(
+            name=TOPIC, partition_indexes=[0], version=version
+        )
+        group = theirs.OffsetFetchRequestGroup(group_id="g", topics=[topic], version=version)
+        answered = ask(connection, theirs(groups=[group], version=version), consumer.OffsetFetchResponse, version)
+        assert (answered.groups[0].group_id, answered.groups[0].error_code) == ("g", 0)
+        (found,) = answered.groups[0].topics[0].partitions
+    else:
+        topic = theirs.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0], version=version)
+        request = theirs(group_id="g", topics=[topic], version=version)
+        (found,) = ask(connection, request, consumer.OffsetFetchResponse, version).topics[0].partitions
+    assert found.error_code == 0
+    return found.committed_offset, found.metadata
+
+
+def offset_fetch(connection: socket.socket, version: int) -> None:
+    offset_commit(connection, 9)
+    assert committed(connection, version) == (9, "m")
+
+
+def find_coordinator(connection: socket.socket, version: int) -> None:
+    request = metadata.FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=["g"], version=version)
+    answered = ask(connection, request, metadata.FindCoordinatorResponse, version)
+    found = answered.coordinators[0] if version >= 4 else answered
+    assert found.error_code == 0
+    assert (found.host, found.port) == connection.getpeername()
+
+
+def create_topics(connection: socket.socket, version: int) -> None:
+    topic = admin.CreateTopicsRequest.CreatableTopic(
+        name=f"created-{version}", num_partitions=1, replication_factor=1, assignments=[], configs=[], version=version
+    )
+    request = admin.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=False, version=version)
+    (made,) = ask(connection, request, admin.CreateTopicsResponse, version).topics
+    assert made.error_code == 0
+    if version >= 5:
+        assert (made.num_partitions, made.replication_factor) == (1, 1)
+        assert made.configs is not None  # Java's admin client does not survive null
+
+
+def delete_topics(connection: socket.socket, version: int) -> None:
+    name = f"deleted-{version}"
+    topic = admin.CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[], version=4
+    )
+    create = admin.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=False, version=4)
+    ask(connection, create, admin.CreateTopicsResponse, 4)
+    if version >= 6:
+        states = [admin.DeleteTopicsRequest.DeleteTopicState(name=name, version=version)]
+        request = admin.DeleteTopicsRequest(topics=states, timeout_ms=1000, version=version)
+    else:
+        request = admin.DeleteTopicsRequest(topic_names=[name], timeout_ms=1000, version=version)
+    (gone,) = ask(connection, request, admin.DeleteTopicsResponse, version).responses
+    assert (gone.name, gone.error_code) == (name, 0)
+
+
+def init_producer_id(connection: socket.socket, version: int) -> None:
+    given = set()
+    for _ in range(3):
+        request = producer.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0, version=version)
+        answered = ask(connection, request, producer.InitProducerIdResponse, version)
+        assert answered.error_code == 0
+        given.add(answered.producer_id)
+    assert len(given) == 3
+
+
+ASK = {
+    0: produce,
+    1: fetch,
+    2: list_offsets,
+    3: metadata_,
+    8: offset_commit,
+    9: offset_fetch,
+    10: find_coordinator,
+    18: api_versions,
+    19: create_topics,
+    20: delete_topics,
+    22: init_producer_id,
+}
