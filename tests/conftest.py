@@ -7,6 +7,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -16,6 +17,9 @@ from tests.support.java import JavaUnavailable, java_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+TESTS = Path(__file__).parent
+FOLDER_MARKERS = {"kafka": pytest.mark.kafka, "faults": pytest.mark.faults}  # tests need not repeat their folder
 
 
 class RunningBroker(Protocol):
@@ -34,15 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(trylast=True)  # after a folder has marked its tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test marked `kafka` needs Apache Kafka itself; under --broker=kafka all others but `connector` are left out."""
     on_kafka = config.getoption("--broker") == "kafka"
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
-        is_kafka = item.get_closest_marker("kafka") is not None
-        fits = is_kafka or item.get_closest_marker("connector") is not None if on_kafka else not is_kafka
+        for folder, marker in FOLDER_MARKERS.items():
+            if item.path.is_relative_to(TESTS / folder):
+                item.add_marker(marker)
+        needs_kafka = item.get_closest_marker("kafka") is not None
+        runs_on_kafka = needs_kafka or item.get_closest_marker("connector") is not None
+        fits = runs_on_kafka if on_kafka else not needs_kafka
         (kept if fits else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept

@@ -19,19 +19,21 @@ def main(folder: str, command: list[str]) -> None:
     with contextlib.suppress(BrokenPipeError):
         print(child.pid, flush=True)
 
+    orphaned = threading.Event()
+
     def obey() -> None:
         for line in sys.stdin:
             if line == "stop\n":
                 child.terminate()
             elif line == "kill\n":
                 child.kill()
+        orphaned.set()
         child.kill()
-        child.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
 
     threading.Thread(target=obey, daemon=True).start()
     code = child.wait()
+    if orphaned.is_set():
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(code if code >= 0 else 128 - code)  # not sys.exit: that would wait for the thread's lock on stdin
 
 

@@ -19,7 +19,6 @@ from tests.support.java import JavaUnavailable, java_command
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 JARS_DIR = Path(os.environ.get("PYLOG_JARS_DIR") or REPOSITORY / ".cache" / "jars").absolute()
-DOWNLOAD_SECONDS_MAX = 300
 
 
 class JarsUnavailable(Exception):
@@ -31,6 +30,7 @@ class JarSet:
     name: str
     modules: tuple[tuple[str, str, str], ...]  # organisation, name, version
     transitive: bool
+    seconds_max: int  # a few times what it takes, and less than a test may take
     excluded: tuple[tuple[str, str], ...] = ()  # organisation, name
 
     def ivy_file(self) -> str:
@@ -58,6 +58,7 @@ APACHE_KAFKA = JarSet(
         ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
     ),
     transitive=True,
+    seconds_max=240,
     # The tools bring Kafka Connect and its web server along: half of the download, and nothing here runs it.
     excluded=(("org.apache.kafka", "connect-runtime"),),
 )
@@ -72,6 +73,7 @@ SPARK_KAFKA = JarSet(
         ("org.apache.commons", "commons-pool2", "2.12.1"),
     ),
     transitive=False,
+    seconds_max=90,
 )
 
 
@@ -111,6 +113,7 @@ def _fetch(wanted: JarSet, folder: Path) -> None:
         ivy_file.write_text(wanted.ivy_file())
         retrieved = temporary / "jars"
         _run_ivy(
+            wanted.seconds_max,
             [f"-Divy.default.ivy.user.dir={temporary / 'ivy'}"],  # its cache: not in HOME, and gone afterwards
             ["-ivy", str(ivy_file), "-confs", "default"],
             ["-retrieve", f"{retrieved}/[artifact]-[revision](-[classifier]).[ext]"],
@@ -127,7 +130,7 @@ def _fetch(wanted: JarSet, folder: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _run_ivy(jvm_options: list[str], *arguments: list[str]) -> None:
+def _run_ivy(seconds_max: int, jvm_options: list[str], *arguments: list[str]) -> None:
     command = [java_command(), "-Xmx256m", *jvm_options, "-jar", str(_ivy_jar())]
     settings = os.environ.get("PYLOG_IVY_SETTINGS")  # for networks that reach the Maven repository through a mirror
     if settings:
@@ -141,11 +144,11 @@ def _run_ivy(jvm_options: list[str], *arguments: list[str]) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=DOWNLOAD_SECONDS_MAX,
+            timeout=seconds_max,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise JarsUnavailable(f"no answer from the Maven repository in {DOWNLOAD_SECONDS_MAX} s") from error
+        raise JarsUnavailable(f"no answer from the Maven repository in {seconds_max} s") from error
     if done.returncode != 0:
         raise JarsUnavailable(f"Ivy says: {_essence(done.stdout)}")
 
