@@ -176,6 +176,13 @@ def make_directory(path: Path) -> bool:
     return True
 
 
+def make_directories(path: Path) -> None:
+    """With its parents, all of them durable."""
+    if not path.is_dir():
+        make_directories(path.parent)
+        make_directory(path)
+
+
 def rename(old: Path, new: Path) -> None:
     """Durable; both names are in one directory."""
     os.rename(old, new)

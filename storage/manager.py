@@ -35,17 +35,30 @@ class LogManager:
         self.directory = directory
         self.default_config = default_config
         self._logs: dict[tuple[str, int], PartitionLog] = {}
-        directory.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(directory)
-        self.clean = files.size_of(directory / MARKER_NAME) is not None
-        if self.clean:
-            files.remove(directory / MARKER_NAME)
-            files.sync(directory)
         self._unrecovered: set[tuple[str, int]] = set()
-        for name in files.directories_in(directory):
+        files.make_directories(directory)
+        self._lock: int | None = _lock(directory)
+        try:
+            self.clean = self._take_marker()
+            self._look_around()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _take_marker(self) -> bool:
+        marker = self.directory / MARKER_NAME
+        if files.size_of(marker) is None:
+            return False
+        files.remove(marker)
+        files.sync(self.directory)
+        return True
+
+    def _look_around(self) -> None:
+        """Finish deletions that were cut short, and note what has to be recovered."""
+        for name in files.directories_in(self.directory):
             partition = _PARTITION_DIRECTORY.fullmatch(name)
             if _DELETED_DIRECTORY.fullmatch(name):
-                files.remove_tree(directory / name)
+                files.remove_tree(self.directory / name)
             elif partition and not self.clean:
                 self._unrecovered.add((partition[1], int(partition[2])))
 
@@ -112,6 +125,10 @@ class LogManager:
             if clean:
                 files.replace(self.directory / MARKER_NAME, _MARKER_TEXT, durable=True)
         finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
@@ -125,7 +142,7 @@ class LogManager:
         return new
 
 
-def _lock(directory: Path) -> int | None:
+def _lock(directory: Path) -> int:
     descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

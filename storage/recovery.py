@@ -23,7 +23,7 @@ from pylog.storage.batch import (
     read_prefix,
 )
 from pylog.storage.errors import CorruptBatch, StorageError
-from pylog.storage.index import Index
+from pylog.storage.index import INT32_MAX, Index
 from pylog.storage.segment import Segment
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def recover(segment: Segment, next_offset_min: int, *, sealed: bool) -> None:
     next_offset = max(next_offset_min, segment.base_offset)
     batches = segment.headers(0) if sealed else checked_batches(segment.file, size_bytes)
     try:
-        segment.rebuild(_in_order(batches, next_offset))
+        segment.rebuild(_in_order(batches, next_offset, segment.base_offset + INT32_MAX))
     except StorageError as error:
         _log.warning(
             "%s: cut at byte %d, behind offset %d: the %d bytes that follow do not begin with an intact batch (%s)",
@@ -71,9 +71,7 @@ def ends_are_sound(segment: Segment, index_interval_bytes: int) -> bool:
     start = 0 if entry is None else entry[1]
     next_offset, max_timestamp_ms, seen_entry = segment.base_offset, NO_TIMESTAMP, entry is None
     try:
-        for position, header in segment.headers(start):
-            if header.magic != MAGIC or header.base_offset < next_offset or header.last_offset_delta < 0:
-                return False
+        for position, header in _in_order(segment.headers(start), next_offset, segment.base_offset + INT32_MAX):
             if position - start > index_interval_bytes:
                 return False  # this batch should have had an entry
             next_offset = header.next_offset
@@ -98,12 +96,17 @@ def _ascends(index: Index) -> bool:
     return all(a < c and b < d for (a, b), (c, d) in pairwise(entries)) and all(min(entry) >= 0 for entry in entries)
 
 
-def _in_order(batches: Iterator[tuple[int, BatchHeader]], next_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+def _in_order(
+    batches: Iterator[tuple[int, BatchHeader]], next_offset: int, offset_max: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The same batches, up to the first whose offsets do not follow; gaps are allowed, for compaction leaves them."""
     for position, header in batches:
         if header.magic != MAGIC or header.last_offset_delta < 0:
             raise CorruptBatch(f"record batch format v{header.magic}, last offset delta {header.last_offset_delta}")
-        if header.base_offset < next_offset:
-            raise CorruptBatch(f"its base offset is {header.base_offset}, expected was {next_offset} or more")
+        if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
+            raise CorruptBatch(
+                f"offsets {header.base_offset} to {header.last_offset}, where {next_offset} to {offset_max} can be"
+            )
         yield position, header
         next_offset = header.next_offset
 

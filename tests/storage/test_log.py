@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pylog.storage import codecs, files
-from pylog.storage.batch import HEADER_BYTES, check, pack_header, read_header
+from pylog.storage.batch import HEADER_BYTES, check, pack_header, read_header, walk
 from pylog.storage.errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -132,6 +132,26 @@ def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset(tmp_path:
             headers = headers_in(bytes_of(part))
             assert headers[0].base_offset == offset // 3 * 3
             assert len(headers) == min(max(1, bytes_max // size), 5 - offset // 3)
+
+
+def test_reads_agree_wherever_in_a_long_segment_they_start(tmp_path: Path) -> None:
+    """At the tail, which is known by heart; before it, where the index and a short walk find them; after a restart,
+    when nothing is known by heart."""
+    log = log_in(tmp_path, LogConfig(index_interval_bytes=300))
+    sizes = [5 * (number % 7) for number in range(600)]
+    for size in sizes:
+        log.append(batch_of(1, value=bytes(size)), 0)
+    whole = (log.directory / f"{0:020d}.log").read_bytes()
+    starts = [position for position, _ in walk(whole)] + [len(whole)]
+    for _ in range(2):
+        for offset in range(600):
+            for bytes_max in (1, 500, 5000):
+                part = log.read(offset, bytes_max)
+                assert part is not None
+                ends = [end for end in starts[offset + 1 :] if end - starts[offset] <= bytes_max]
+                assert part.position == starts[offset]
+                assert part.position + part.length == (ends[-1] if ends else starts[offset + 1])
+        log = reopened(log, clean=True)
 
 
 @pytest.mark.parametrize("offset", [-1, 7, 1 << 62])

@@ -48,4 +48,5 @@ def reopened(log: PartitionLog, *, clean: bool) -> PartitionLog:
 
 
 def log_in(directory: Path, config: LogConfig | None = None, *, clean: bool = True) -> PartitionLog:
+    directory.mkdir(exist_ok=True)
     return PartitionLog.open(directory / "topic-0", config or LogConfig(), clean=clean)
