@@ -84,6 +84,7 @@ class BatchProducer:
         self._leaders: dict[TopicPartition, int] = {}  # kept while anything is in flight, or order would be lost
         self._filling: dict[int, _Request] = {}
         self._links: dict[int, _Link] = {}
+        self._proven: set[TopicPartition] = set()  # their leader has taken a batch: several may be in flight
         self._refused: set[TopicPartition] = set()  # later answers for these count for nothing
         self._failures = 0
         self._error: ClientError | None = None
@@ -188,7 +189,11 @@ class BatchProducer:
         link = self._links.get(leader)
         if link is None:
             link = self._links[leader] = _Link(self._cluster.connect(leader))
-        while len(link.requests) >= self._config.max_in_flight_requests_per_connection:
+        # The leader of a new topic, or a new leader, may refuse the first batch and take those in flight behind it,
+        # which then stand twice in the log. So nothing follows the first until it is taken.
+        proven = self._proven.issuperset(request.batches)
+        in_flight_max = self._config.max_in_flight_requests_per_connection if proven else 1
+        while len(link.requests) >= in_flight_max:
             self._hear(link)
         version = link.connection.version(produce.SPEC)
         partitions = [produce.ProducePartition(*place, batch.records) for place, batch in request.batches.items()]
@@ -231,6 +236,7 @@ class BatchProducer:
                 self._refused.add(place)
                 passing = refusal
             elif place not in self._refused:
+                self._proven.add(place)
                 self._acknowledge(batch)
         if passing is not None:
             raise passing
@@ -249,6 +255,7 @@ class BatchProducer:
                 self._hear_out(link)
             self._drop_links()
             self._filling.clear()
+            self._proven.clear()
             self._refused.clear()
             self._leaders.clear()
             self._pause(error)

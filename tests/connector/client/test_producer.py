@@ -80,15 +80,24 @@ def test_acks_reach_the_broker(kafka: FakeKafka, connect: Connect, acks: str, va
 
 
 def test_no_more_requests_are_in_flight_than_allowed(kafka: FakeKafka, connect: Connect) -> None:
-    kafka.faults[PRODUCE] += [Fault.SILENCE] * 10
+    kafka.faults[PRODUCE] += [Fault.NONE, *[Fault.SILENCE] * 10]
     cluster = connect(
         kafka, max_in_flight_requests_per_connection="3", request_timeout_ms="150", delivery_timeout_ms="100"
     )
     producer = BatchProducer(cluster)
-    send(producer, 4, PLACES[:1])  # the fourth is still being filled
+    send(producer, 5, PLACES[:1])  # the first is taken, three are in flight, the last is still being filled
     with pytest.raises(DeliveryFailed):
         send(producer, 1, PLACES[:1])
-    assert len(kafka.asked(PRODUCE)) <= 3
+    assert len(kafka.asked(PRODUCE)) == 4
+
+
+def test_nothing_follows_the_first_batch_of_a_partition_until_it_is_taken(kafka: FakeKafka, connect: Connect) -> None:
+    """A broker that has just learnt of a topic refuses what it takes a moment later: nothing may stand twice."""
+    kafka.faults[PRODUCE] += [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
+    with BatchProducer(connect(kafka)) as producer:
+        send(producer, 8)
+    for place in PLACES:
+        assert labels(kafka, place) == list(range(8))
 
 
 def test_sending_waits_while_the_buffer_is_full(kafka: FakeKafka, connect: Connect) -> None:
