@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.errors import ConfigError
+from pylog.connector.spark.contact import contact
 from pylog.connector.spark.offsets import Offsets, resolve
 from pylog.connector.spark.options import SourceOptions
 from pylog.connector.spark.plan import ranges
@@ -23,6 +24,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
+        contact(self._options.client, self._options.contact_timeout_ms)
         cluster = Cluster.of(self._options.client)
         places = [(topic, partition) for topic in self._options.topics for partition in cluster.partitions(topic)]
         try:

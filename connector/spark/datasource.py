@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from pylog.connector.client.errors import ConfigError
 from pylog.connector.spark.batch_source import BatchReader
+from pylog.connector.spark.contact import contact
 from pylog.connector.spark.options import Taker, includes_headers, sink_options, source_options
 from pylog.connector.spark.schema import check_sink_schema, check_source_schema, source_schema
 from pylog.connector.spark.sink import BatchWriter, StreamWriter
@@ -40,6 +41,7 @@ class PylogDataSource(DataSource):
             raise ConfigError("a topic cannot be overwritten, only appended to: use mode('append')")
         options = sink_options(self.options)
         check_sink_schema(schema, options.topic)
+        contact(options.client, options.contact_timeout_ms)
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

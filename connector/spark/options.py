@@ -132,6 +132,10 @@ OPTIONS = (
 # a stream is to find new partitions soon.
 SOURCE_CLIENT_DEFAULTS = {"max.partition.fetch.bytes": str(4 << 20), "metadata.max.age.ms": "10000"}
 
+# A wrong address is noticed soon. Once a query runs, a broker that restarts gets all of default.api.timeout.ms; and
+# so it does from the start, when a user sets that.
+CONTACT_TIMEOUT_MS = 5_000
+
 _NOT_YET = (
     "subscribePattern",
     "assign",
@@ -168,6 +172,7 @@ class SourceOptions(NamedTuple):
     """Small and picklable: it travels to the executors."""
 
     client: ClientConfig
+    contact_timeout_ms: int  # for the first call to a cluster that may not be there at all
     topics: tuple[str, ...]
     starting: Wanted
     ending: Wanted
@@ -178,6 +183,7 @@ class SourceOptions(NamedTuple):
 
 class SinkOptions(NamedTuple):
     client: ClientConfig
+    contact_timeout_ms: int
     topic: str | None
 
 
@@ -185,8 +191,10 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
     own, client = _parse(given, taker)
     if own["subscribe"] is None:
         raise ConfigError("subscribe is required: the topics to read, with commas between")
+    config = _client({**SOURCE_CLIENT_DEFAULTS, **client}, Role.CONSUMER)
     return SourceOptions(
-        client=_client({**SOURCE_CLIENT_DEFAULTS, **client}, Role.CONSUMER),
+        client=config,
+        contact_timeout_ms=_contact_timeout_ms(client, config),
         topics=own["subscribe"],
         starting=own["startingOffsets"],
         ending=own.get("endingOffsets", LATEST),
@@ -198,7 +206,8 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     own, client = _parse(given, Taker.SINK)
-    return SinkOptions(_client(client, Role.PRODUCER), own["topic"])
+    config = _client(client, Role.PRODUCER)
+    return SinkOptions(config, _contact_timeout_ms(client, config), own["topic"])
 
 
 def includes_headers(given: Mapping[str, str]) -> bool:
@@ -242,6 +251,10 @@ def _client(options: Mapping[str, str], role: Role) -> ClientConfig:
         return ClientConfig.parse(options, role)
     except ConfigError as error:  # each begins with the name of its option
         raise ConfigError(f"kafka.{error}") from None
+
+
+def _contact_timeout_ms(given: Mapping[str, str], config: ClientConfig) -> int:
+    return config.default_api_timeout_ms if "default.api.timeout.ms" in given else CONTACT_TIMEOUT_MS
 
 
 def _refusal(name: str, taker: Taker) -> ConfigError:

@@ -16,6 +16,8 @@ from pyspark.sql.types import StructType
 
 from pylog.connector.client.cluster import LATEST, Cluster, TopicPartition
 from pylog.connector.client.errors import ClientError, ConfigError, UnknownTopic
+from pylog.connector.client.waiter import wait_for_records
+from pylog.connector.spark.contact import contact
 from pylog.connector.spark.offsets import JsonOffsets, Offsets, from_json, resolve, text, to_json
 from pylog.connector.spark.options import SourceOptions
 from pylog.connector.spark.plan import limited, ranges
@@ -28,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5_000  # a group's offsets are not worth holding up a query
 IDLE_WAIT_MS_MAX = 200  # how long an idle trigger waits for records; also how long a stop may have to wait
-_IDLE_POLL_MS = 25
 _BACKWARDS_ATTEMPTS = 4  # a new leader may answer with an older end for a moment
 _BACKWARDS_PAUSE_MS = 250
 
@@ -53,6 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> JsonOffsets:
         """Asked twice for the first batch: both answers must agree, or records between them would be lost."""
         if self._initial is None:
+            contact(self._options.client, self._options.contact_timeout_ms)
             places = [(topic, number) for topic in self._options.topics for number in self._cluster.partitions(topic)]
             try:
                 self._initial = resolve(self._cluster, "startingOffsets", self._options.starting, places)
@@ -82,7 +84,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._commit_group(begin)
         end = self._next_end(begin, limit)
-        if end == begin and self._target is None:
+        if end != begin:
+            self._idle_wait_ms = 0
+        elif self._target is None:
             end = self._wait_for_more(begin, limit)
         return to_json(end)
 
@@ -126,13 +130,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _wait_for_more(self, begin: Offsets, limit: ReadLimit) -> Offsets:
         """Spark asks an idle source again at once: waiting here, longer each time, spares the broker."""
-        deadline = time.monotonic() + self._idle_wait_ms / 1000
-        end = begin
-        while end == begin and time.monotonic() < deadline:
-            time.sleep(_IDLE_POLL_MS / 1000)
-            end = self._next_end(begin, limit)
-        self._idle_wait_ms = min(max(_IDLE_POLL_MS, 2 * self._idle_wait_ms), IDLE_WAIT_MS_MAX) if end == begin else 0
-        return end
+        if wait_for_records(self._cluster, begin, self._idle_wait_ms):
+            begin = self._next_end(begin, limit)
+            self._idle_wait_ms = 0
+        else:
+            self._idle_wait_ms = min(2 * self._idle_wait_ms + 10, IDLE_WAIT_MS_MAX)
+        return begin
 
     def _latest_of(self, begin: Offsets) -> Offsets:
         """The ends of all partitions. Where one lies before what was read already, it is asked for again."""

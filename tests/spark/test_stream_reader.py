@@ -1,0 +1,310 @@
+"""What Spark's planner asks of a stream, asked directly: the broker is real, only the JVM is missing."""
+
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.errors import ConfigError, UnknownTopic
+from pylog.connector.spark.errors import DataLoss
+from pylog.connector.spark.offsets import JsonOffsets
+from pylog.connector.spark.options import Taker, source_options
+from pylog.connector.spark.plan import OffsetRange
+from pylog.connector.spark.schema import source_schema
+from pylog.connector.spark.stream_source import StreamReader
+
+pytestmark = pytest.mark.connector
+
+ALL = ReadAllAvailable()
+Produce = Callable[..., None]
+NewTopic = Callable[..., str]
+NewReader = Callable[..., StreamReader]
+
+
+@pytest.fixture
+def new_reader(bootstrap_servers: str) -> NewReader:
+    def new_reader(topic: str, startingOffsets: str = "earliest", **options: str) -> StreamReader:
+        given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic, "startingOffsets": startingOffsets}
+        given["kafka.metadata.max.age.ms"] = "0"
+        return StreamReader(source_options(given | options, Taker.STREAM), source_schema(False))
+
+    return new_reader
+
+
+def planned(reader: StreamReader, start: JsonOffsets, end: JsonOffsets) -> list[OffsetRange]:
+    return [partition.value for partition in reader.partitions(start, end)]
+
+
+def test_a_new_query_reads_from_earliest_to_latest(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 3)
+    reader = new_reader(topic)
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 0, "1": 0}}
+    end = reader.latestOffset(start, ALL)
+    assert end == {topic: {"0": 3, "1": 0}}
+    assert reader.reportLatestOffset() == end
+    assert planned(reader, start, end) == [OffsetRange(topic, 0, 0, 3)]
+    assert planned(reader, end, end) == []
+    assert reader.latestOffset(end, ALL) == end
+
+
+def test_the_first_offset_stays_the_same_while_records_arrive(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic()
+    reader = new_reader(topic, "latest")
+    first = reader.initialOffset()
+    produce(topic, 0, 2)
+    assert reader.initialOffset() == first == {topic: {"0": 0}}
+
+
+def test_a_query_that_starts_at_latest_pins_its_start_with_an_empty_batch(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 5)
+    reader = new_reader(topic, "latest")
+    start = reader.initialOffset()
+    produce(topic, 0, 2)
+    assert reader.latestOffset(start, ALL) == start == {topic: {"0": 5}}
+    assert reader.latestOffset(start, ALL) == {topic: {"0": 7}}
+
+
+def test_a_replayed_first_batch_from_latest_is_empty_and_nothing_behind_it_is_lost(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 5)
+    crashed = new_reader(topic, "latest")
+    end_in_log = crashed.latestOffset(crashed.initialOffset(), ALL)
+    produce(topic, 0, 4)
+    again = new_reader(topic, "latest")
+    start = again.initialOffset()
+    assert start == {topic: {"0": 9}}
+    assert planned(again, start, end_in_log) == []
+    assert again.latestOffset(end_in_log, ALL) == {topic: {"0": 9}}
+
+
+def test_offsets_by_partition_are_resolved(new_topic: NewTopic, produce: Produce, new_reader: NewReader) -> None:
+    topic = new_topic(partitions=3)
+    for partition in range(3):
+        produce(topic, partition, 4)
+    reader = new_reader(topic, json.dumps({topic: {"0": 2, "1": -1, "2": -2}}))
+    assert reader.initialOffset() == {topic: {"0": 2, "1": 4, "2": 0}}
+
+
+@pytest.mark.parametrize("named", [{"0": 0}, {"0": 0, "1": 0, "2": 0}], ids=["too few", "too many"])
+def test_offsets_must_name_every_partition(new_topic: NewTopic, new_reader: NewReader, named: dict[str, int]) -> None:
+    topic = new_topic(partitions=2)
+    with pytest.raises(
+        ConfigError, match=f"startingOffsets must name every partition.*There are: {topic}-0, {topic}-1"
+    ):
+        new_reader(topic, json.dumps({topic: named})).initialOffset()
+
+
+def test_a_limit_is_the_default_and_is_kept(new_topic: NewTopic, produce: Produce, new_reader: NewReader) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 30)
+    produce(topic, 1, 10)
+    reader = new_reader(topic, maxOffsetsPerTrigger="8")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(8)
+    assert new_reader(topic).getDefaultReadLimit() == ALL
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(8)) == {topic: {"0": 6, "1": 2}}
+    assert reader.latestOffset(start, ALL) == {topic: {"0": 30, "1": 10}}  # Trigger.Once
+
+
+def test_available_now_ends_where_the_topic_ended_when_it_began(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 10)
+    reader = new_reader(topic)
+    reader.prepareForTriggerAvailableNow()
+    produce(topic, 0, 5)
+    ends = []
+    start = reader.initialOffset()
+    while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
+        ends.append(end[topic]["0"])
+        start = end
+    assert ends == [4, 8, 10]
+    assert reader.reportLatestOffset() == {topic: {"0": 15}}
+
+
+def test_a_new_partition_is_read_from_its_first_offset(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 2)
+    produce(topic, 1, 3)
+    reader = new_reader(topic, "latest")
+    before = {topic: {"0": 2}}  # as a checkpoint from a time with one partition has it
+    assert reader.latestOffset(before, ReadMaxRows(2)) == {topic: {"0": 2, "1": 2}}
+    end = reader.latestOffset(before, ALL)
+    assert planned(reader, before, end) == [OffsetRange(topic, 1, 0, 3)]
+
+
+def test_an_idle_source_hears_of_records_while_it_waits(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pylog.connector.spark import stream_source
+
+    topic = new_topic()
+    reader = new_reader(topic)
+    start = reader.initialOffset()
+    waits = []
+
+    def produce_meanwhile(cluster: Cluster, offsets: dict[tuple[str, int], int], wait_ms: int) -> bool:
+        waits.append(wait_ms)
+        if len(waits) == 5:
+            produce(topic, 0, 1)
+        return wait_for_records(cluster, offsets, wait_ms)
+
+    wait_for_records = stream_source.wait_for_records
+    monkeypatch.setattr(stream_source, "wait_for_records", produce_meanwhile)
+    for _ in range(4):
+        assert reader.latestOffset(start, ALL) == start
+    assert reader.latestOffset(start, ALL) == {topic: {"0": 1}}
+    assert waits == sorted(set(waits)), "each wait is longer than the last"
+    assert waits[-1] <= stream_source.IDLE_WAIT_MS_MAX
+
+
+# The group's offsets
+
+
+def test_the_group_follows_what_is_done_the_last_batch_included(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 3)
+    reader = new_reader(topic, **{"kafka.group.id": f"group-of-{topic}"})
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    assert cluster.committed_offsets(f"group-of-{topic}") == {}, "nothing is done yet"
+    reader.latestOffset(end, ALL)
+    assert cluster.committed_offsets(f"group-of-{topic}") == {(topic, 0): 3, (topic, 1): 0}
+
+
+def test_the_group_is_committed_by_commit_too_and_only_when_something_changed(
+    new_topic: NewTopic, new_reader: NewReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(partitions=2)
+    commits = []
+
+    def commit_offsets(self: Cluster, group: str, offsets: dict[tuple[str, int], int]) -> None:
+        commits.append((group, offsets))
+
+    monkeypatch.setattr(Cluster, "commit_offsets", commit_offsets)
+    reader = new_reader(topic, **{"kafka.group.id": "g"})
+    reader.commit({topic: {"0": 3, "1": 4}})
+    reader.commit({topic: {"0": 3, "1": 4}})
+    reader.commit({topic: {"0": 3, "1": 5}})
+    assert commits == [("g", {(topic, 0): 3, (topic, 1): 4}), ("g", {(topic, 1): 5})]
+
+
+def test_without_a_group_nothing_is_committed(
+    new_topic: NewTopic, new_reader: NewReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "commit_offsets", lambda *_: pytest.fail("there is no group"))
+    new_reader(new_topic()).commit({"t": {"0": 1}})
+
+
+def test_a_commit_that_fails_is_a_warning_and_is_made_up_for(
+    new_topic: NewTopic, new_reader: NewReader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = new_topic()
+    commits: list[Any] = []
+
+    def refuse(self: Cluster, group: str, offsets: dict[tuple[str, int], int]) -> None:
+        commits.append(offsets)
+        if len(commits) == 1:
+            raise UnknownTopic("the coordinator's")
+
+    monkeypatch.setattr(Cluster, "commit_offsets", refuse)
+    reader = new_reader(topic, **{"kafka.group.id": "g"})
+    reader.commit({topic: {"0": 1}})
+    assert "the offsets of the group 'g' were not committed" in caplog.text
+    reader.commit({topic: {"0": 1}})
+    assert commits == [{(topic, 0): 1}, {(topic, 0): 1}]
+
+
+# Records that are gone
+
+
+@pytest.fixture
+def shrunk(new_topic: NewTopic, produce: Produce, cluster: Cluster) -> str:
+    """A topic that was deleted and made anew: it had more records than it has now."""
+    topic = new_topic()
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1, 1)
+    produce(topic, 0, 4)
+    return topic
+
+
+def test_an_end_before_what_was_read_is_data_loss(shrunk: str, new_reader: NewReader) -> None:
+    reader = new_reader(shrunk)
+    with pytest.raises(DataLoss, match=f"{shrunk}-0 was read up to offset 10, and now ends at 4.*failOnDataLoss"):
+        reader.latestOffset({shrunk: {"0": 10}}, ALL)
+    with pytest.raises(DataLoss, match=f"{shrunk}-0 was read up to offset 10, and now ends at 4"):
+        reader.partitions({shrunk: {"0": 10}}, {shrunk: {"0": 4}})
+
+
+def test_without_fail_on_data_loss_reading_goes_on_at_the_earliest(
+    shrunk: str, new_reader: NewReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = new_reader(shrunk, failOnDataLoss="false")
+    start = {shrunk: {"0": 10}}
+    assert reader.latestOffset(start, ReadMaxRows(3)) == {shrunk: {"0": 3}}
+    end = reader.latestOffset(start, ALL)
+    assert end == {shrunk: {"0": 4}}
+    assert planned(reader, start, end) == [OffsetRange(shrunk, 0, 0, 4)]
+    assert "going on with what is there" in caplog.text
+    assert reader.latestOffset(end, ALL) == end
+
+
+def test_a_batch_of_an_earlier_run_that_cannot_be_read_any_more_is_data_loss(
+    shrunk: str, new_reader: NewReader
+) -> None:
+    start, end = {shrunk: {"0": 2}}, {shrunk: {"0": 10}}
+    with pytest.raises(DataLoss, match=f"{shrunk}-0 was to be read up to offset 10, and ends at 4"):
+        new_reader(shrunk).partitions(start, end)
+    assert planned(new_reader(shrunk, failOnDataLoss="false"), start, end) == [OffsetRange(shrunk, 0, 2, 4)]
+
+
+def test_partitions_that_are_gone_are_data_loss(new_topic: NewTopic, new_reader: NewReader) -> None:
+    topic = new_topic()
+    start = {topic: {"0": 0, "1": 7}}
+    with pytest.raises(DataLoss, match=f"{topic}-1: no longer there"):
+        new_reader(topic).latestOffset(start, ALL)
+    assert new_reader(topic, failOnDataLoss="false").latestOffset(start, ALL) == {topic: {"0": 0}}
+
+
+def test_a_topic_that_is_gone_is_data_loss_or_left_out(
+    new_topic: NewTopic, new_reader: NewReader, cluster: Cluster
+) -> None:
+    kept, gone = new_topic(), new_topic()
+    cluster.delete_topic(gone)
+    start = {kept: {"0": 0}, gone: {"0": 7}}
+    with pytest.raises(DataLoss, match=f"the topic '{gone}' does not exist"):
+        new_reader(f"{kept},{gone}").latestOffset(start, ALL)
+    assert new_reader(f"{kept},{gone}", failOnDataLoss="false").latestOffset(start, ALL) == {kept: {"0": 0}}
+
+
+def test_a_topic_that_never_was_stops_a_new_query(new_reader: NewReader) -> None:
+    with pytest.raises(UnknownTopic, match="create it first"):
+        new_reader("no-such-topic").initialOffset()
+
+
+def test_a_reader_is_small_when_it_travels_to_a_task(new_topic: NewTopic, new_reader: NewReader) -> None:
+    reader = new_reader(new_topic())
+    assert len(pickle.dumps(reader)) < 5000
