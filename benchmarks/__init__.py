@@ -1,0 +1,1 @@
+"""pylog beside its peers, measured in one run: `python -m benchmarks`."""

@@ -1,0 +1,57 @@
+"""From the start of the process to its first answer (ApiVersions), and the memory it then idles in."""
+
+import time
+
+import psutil
+
+from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Target, measure
+from benchmarks.peers import APACHE_KAFKA, KAFKA_HEAP, PEER_UNAVAILABLE, PYLOG
+from pylog import Broker
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.jars import kafka_classpath
+from tests.support.probe import answers
+
+TITLE = "Start to first answer, and idle memory, on an empty data directory"
+MEASURES = (
+    Measure("start s", higher_is_better=False, decimals=2),
+    Measure("idle MB", higher_is_better=False),
+)
+TARGETS = {"start s": Target(value_max=0.4), "idle MB": Target(value_max=60)}
+IDLE_SECONDS = 2.0
+
+
+def run(options: Options) -> Outcome:
+    contenders, skipped = [Contender(PYLOG, _pylog)], []
+    try:
+        kafka_classpath()
+        contenders.append(Contender(APACHE_KAFKA, _apache_kafka))
+    except PEER_UNAVAILABLE as error:
+        skipped.append(f"{APACHE_KAFKA}: {error}")
+    return Outcome(measure([Case("empty data directory", contenders, MEASURES, TARGETS)], options.rounds), skipped)
+
+
+def _pylog() -> Figures:
+    broker = Broker()
+    began = time.perf_counter()
+    with broker:
+        if not answers(broker.bootstrap_servers):
+            raise RuntimeError("pylog said that it listens, and does not answer")
+        seconds = time.perf_counter() - began
+        assert broker.pid is not None
+        return {"start s": seconds, "idle MB": _idle_mb(broker.pid)}
+
+
+def _apache_kafka() -> Figures:
+    kafka = ApacheKafka(heap=KAFKA_HEAP)
+    try:
+        kafka.prepare()  # formatting the data directory is not starting
+        began = time.perf_counter()
+        kafka.start()
+        return {"start s": time.perf_counter() - began, "idle MB": _idle_mb(kafka.pid)}
+    finally:
+        kafka.close()
+
+
+def _idle_mb(pid: int) -> float:
+    time.sleep(IDLE_SECONDS)
+    return float(psutil.Process(pid).memory_info().rss) / 1e6
