@@ -193,7 +193,7 @@ class Connection:
 
     def is_fit(self) -> bool:
         """Whether an idle connection can be used: open, not idle for too long, and nothing to read on it."""
-        if self._socket is None or self._in_flight:
+        if self._socket is None:
             return False
         if (time.monotonic() - self.idle_since) * 1000 > self._config.connections_max_idle_ms:
             return False

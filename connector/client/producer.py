@@ -261,9 +261,8 @@ class BatchProducer:
             self._pause(error)
             self._cluster.expire(*{batch.topic for batch in self._unacknowledged})
             try:
-                for batch in list(self._unacknowledged):
-                    if batch in self._unacknowledged:  # answers are heard while requests go out
-                        self._place(batch)
+                for batch in list(self._unacknowledged):  # a copy: answers are heard while requests go out
+                    self._place(batch)
                 return
             except Retriable as again:
                 error = again

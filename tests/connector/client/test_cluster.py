@@ -112,7 +112,7 @@ def test_retries_are_limited_by_their_number_too(kafka: FakeKafka, connect: Conn
 
 
 def test_connections_are_used_again_and_dead_ones_are_not(kafka: FakeKafka, connect: Connect) -> None:
-    cluster = connect(kafka)
+    cluster = connect(kafka, retries="0")
     for _ in range(3):
         cluster.latest([("orders", 0)])
     assert kafka.connections_opened == 1

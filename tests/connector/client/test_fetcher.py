@@ -52,6 +52,7 @@ def test_the_batches_of_a_range_arrive_once_and_in_order(
     offset = start
     for part in fetched:
         assert part.fetch_offset == offset
+        assert sum(header.size_bytes for _, header in walk(part.records)) == len(part.records), "whole batches only"
         assert (part.high_watermark, part.log_start_offset) == (100, 0)
         offset = part.next_offset
     assert kafka.connections_opened <= 1
@@ -76,6 +77,7 @@ def test_views_stay_valid_while_later_answers_arrive(kafka: FakeKafka, connect: 
 def test_a_caller_that_stops_early_leaves_no_answer_behind_for_the_next_one(kafka: FakeKafka, connect: Connect) -> None:
     fill(kafka, 20)
     cluster = connect(kafka, max_partition_fetch_bytes="1")
+    kafka.faults[FETCH] += [Fault.NONE, Fault.SILENCE]
     fetched = fetch_range(cluster, *PLACE, 0, 100)
     next(fetched)
     fetched.close()  # type: ignore[attr-defined]

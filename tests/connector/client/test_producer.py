@@ -100,13 +100,13 @@ def test_nothing_follows_the_first_batch_of_a_partition_until_it_is_taken(kafka:
         assert labels(kafka, place) == list(range(8))
 
 
-def test_sending_waits_while_the_buffer_is_full(kafka: FakeKafka, connect: Connect) -> None:
+def test_what_is_sent_beyond_the_buffer_waits_for_what_is_in_it(kafka: FakeKafka, connect: Connect) -> None:
     size = len(batch_of(0))
     with BatchProducer(connect(kafka, buffer_memory=str(2 * size))) as producer:
-        for label in range(10):
-            producer.send(*PLACES[0], batch_of(label), 1)
-            assert label - len(kafka.logs[PLACES[0]].batches) < 2
-    assert labels(kafka, PLACES[0]) == list(range(10))
+        for place in PLACES:
+            producer.send(*place, batch_of(0), 1)
+        assert [len(request.body.partitions) for request in kafka.asked(PRODUCE)] == [2], "there is room for two"
+    assert [labels(kafka, place) for place in PLACES] == [[0]] * 3
 
 
 def test_a_topic_is_created_when_the_broker_does_so(kafka: FakeKafka, connect: Connect) -> None:
@@ -163,6 +163,23 @@ def test_a_refusal_of_one_partition_brings_back_what_followed_there_in_order(
     with BatchProducer(connect(kafka)) as producer:
         send(producer, 4, PLACES[:1])
     assert labels(kafka, PLACES[0]) == [0, 2, 3, 1, 2, 3]
+
+
+def test_what_is_refused_again_is_not_followed_again(kafka: FakeKafka, connect: Connect) -> None:
+    kafka.faults[PRODUCE] += [Fault.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, Fault.NONE, Fault.NONE]
+    kafka.faults[PRODUCE] += [ErrorCode.NOT_ENOUGH_REPLICAS]
+    with BatchProducer(connect(kafka)) as producer:
+        send(producer, 4, PLACES[:1])
+    assert labels(kafka, PLACES[0]) == [0, 2, 3, 1, 2, 3]
+
+
+def test_retries_are_counted_from_the_last_success(kafka: FakeKafka, connect: Connect) -> None:
+    with BatchProducer(connect(kafka, retries="1")) as producer:
+        for label in range(5):
+            kafka.faults[PRODUCE].append(ErrorCode.NOT_ENOUGH_REPLICAS)
+            producer.send(*PLACES[0], batch_of(label), 1)
+            producer.flush()
+    assert labels(kafka, PLACES[0]) == list(range(5))
 
 
 def test_a_leader_that_moves_or_dies_is_followed(connect: Connect) -> None:
