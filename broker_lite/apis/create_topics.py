@@ -1,5 +1,6 @@
 """CreateTopics, key 19. All topics of a request are decided at once and made together."""
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: "Broker", message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
-    names = [topic.name for topic in message.topics]
+    times = Counter(topic.name for topic in message.topics)
     results = []
     for asked in message.topics:
         try:
-            if names.count(asked.name) > 1:
+            if times[asked.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             topic = _decide(broker, asked, message.validate_only)
             results.append(_created(topic, message.validate_only))

@@ -31,6 +31,9 @@ def answer(broker: "Broker", request: Request) -> Answer:
     message = fetch.decode_request(request.body, request.version)
     if message.session_id != fetch.NO_SESSION_ID:  # never given out
         return list(fetch.encode_response_pieces([], request.version, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    bytes_max = min(message.max_bytes, broker.config["fetch.max.bytes"])
+    # It must not wait for more than it may send.
+    message = message._replace(max_bytes=bytes_max, min_bytes=min(message.min_bytes, bytes_max))
     found = _find(broker, message)
     if _enough(found, message) or message.max_wait_ms <= 0:
         return _parts(found, request.version)
@@ -68,7 +71,7 @@ async def _wait(broker: "Broker", message: FetchRequest, found: _Found, version:
 def _find(broker: "Broker", message: FetchRequest) -> _Found:
     heads: list[PartitionHead] = []
     slices: list[FileSlice | None] = []
-    room = min(message.max_bytes, broker.config["fetch.max.bytes"])
+    room = message.max_bytes
     size_bytes, has_error = 0, False
     for asked in message.partitions:
         head, found = _read(broker, asked, room - size_bytes, first=size_bytes == 0)

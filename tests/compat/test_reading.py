@@ -132,6 +132,24 @@ def test_many_at_once_lose_nothing(servers: str) -> None:
             assert mine == [b"%d/%d" % (number, count) for count in range(each)]
 
 
+def test_a_fetch_does_not_wait_for_more_than_it_may_be_sent(servers: str) -> None:
+    CLIENTS["confluent-kafka"].create_topic(servers, "enough", 1)
+    CLIENTS["confluent-kafka"].produce(servers, "enough", [ForeignRecord(None, bytes(2000), (), 1_700_000_000_000)])
+    asked = FetchRequest(600_000, 1 << 20, 1000, 0, 0, -1, [FetchPartition("enough", 0, 0, 1 << 20)])
+    host, port = servers.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS) as connection:
+        connection.sendall(fetch_frame(asked))
+        (size,) = struct.unpack(">i", connection.recv(4))
+        assert size > 2000
+
+
+def fetch_frame(asked: FetchRequest) -> bytes:
+    frame = bytearray()
+    framing.write_request_header(frame, 1, 11, 1, "test", flexible=False)
+    frame += fetch.encode_request(asked, 11)
+    return struct.pack(">i", len(frame)) + frame
+
+
 def resident_bytes(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * 4096
@@ -142,16 +160,13 @@ def test_a_reader_that_never_reads_holds_no_memory(own_broker: pylog.Broker, ser
     CLIENTS["confluent-kafka"].create_topic(servers, "ignored", 1)
     CLIENTS["confluent-kafka"].produce(servers, "ignored", large)
     asked = FetchRequest(0, 1, 50 << 20, 0, 0, -1, [FetchPartition("ignored", 0, 0, 50 << 20)])
-    frame = bytearray()
-    framing.write_request_header(frame, 1, 11, 1, "deaf", flexible=False)
-    frame += fetch.encode_request(asked, 11)
     assert own_broker.pid is not None
     before = resident_bytes(own_broker.pid)
     host, port = servers.rsplit(":", 1)
     deaf = []
     for _ in range(10):
         connection = socket.create_connection((host, int(port)))
-        connection.sendall((struct.pack(">i", len(frame)) + frame) * 50)
+        connection.sendall(fetch_frame(asked) * 50)
         deaf.append(connection)
     assert CLIENTS["confluent-kafka"].consume(servers, "ignored", 8) == large  # the others are served meanwhile
     assert resident_bytes(own_broker.pid) - before < 64 << 20  # ten answers of 7 MB each were asked for fifty times
