@@ -239,7 +239,7 @@ class PartitionLog:
 def _check_count(header: batch.BatchHeader) -> None:
     """The offsets of a batch that is appended are those of its records, without gaps."""
     count = header.record_count
-    if count < 1 or count != header.last_offset_delta + 1:
+    if count != header.last_offset_delta + 1:  # and so at least 1
         raise InvalidBatch(f"a batch with {count} records has a last offset delta of {header.last_offset_delta}")
     if header.codec == 0 and count * _RECORD_BYTES_MIN > header.size_bytes - batch.HEADER_BYTES:
         raise InvalidBatch(f"a batch of {header.size_bytes} bytes cannot hold {count} records")

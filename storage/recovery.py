@@ -121,7 +121,6 @@ def checked_batches(file: files.LogFile, end: int) -> Iterator[tuple[int, BatchH
             start, at, filled = position, 0, file.read_into(position, buffer[: end - position])
         if filled - at >= HEADER_BYTES and len(buffer) < read_prefix(buffer, at)[1] <= end - position:
             header = _check_large(file, position, buffer)
-            filled = 0
         else:
             header = check(buffer[:filled], at)
         yield position, header

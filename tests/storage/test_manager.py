@@ -129,7 +129,8 @@ def test_a_killed_manager_leaves_no_marker_and_the_next_recovers(
     log.append(batch_of(2), 0)
     log.append(batch_of(2), 0)
     _kill(manager)
-    os.truncate(log.directory / f"{0:020d}.log", log.size_bytes - 1)
+    path = log.directory / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")  # only a checksum tells
     manager = manage()
     assert not manager.clean
     assert len(records_in(manager.open("orders", 0, ID))) == 2

@@ -218,7 +218,14 @@ def _surplus(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\x01")
 
 
-DAMAGE = [_remove, _empty, _half, _less_an_entry, _zeros, _zeros_behind, _ones, _random, _surplus]
+def _wrong_offset(path: Path) -> None:
+    """The last entry names an offset that its segment does not end a batch with."""
+    data = bytearray(path.read_bytes())
+    data[-1 if path.name.endswith(".timeindex") else -5] += 41
+    path.write_bytes(data)
+
+
+DAMAGE = [_wrong_offset, _remove, _empty, _half, _less_an_entry, _zeros, _zeros_behind, _ones, _random, _surplus]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
