@@ -128,7 +128,8 @@ def test_a_killed_manager_leaves_no_marker_and_the_next_recovers(
     log = manager.open("orders", 0, ID)
     log.append(batch_of(2), 0)
     log.append(batch_of(2), 0)
-    _kill(manager)
+    manager.close()
+    _kill(manage())
     path = log.directory / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"x")  # only a checksum tells
     manager = manage()
