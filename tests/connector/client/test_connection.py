@@ -92,7 +92,7 @@ def test_an_answer_in_crumbs_is_put_together(kafka: FakeKafka, open_connection: 
 def test_a_broken_connection_raises_what_broke_it_and_is_of_no_more_use(
     kafka: FakeKafka, open_connection: Open, fault: Fault, error: type[ClientError], says: str
 ) -> None:
-    connection = open_connection(request_timeout_ms="200")
+    connection = open_connection(request_timeout_ms="500")
     kafka.faults[METADATA].append(fault)
     with pytest.raises(error, match=says) as raised:
         connection.call(metadata.SPEC, REQUEST)

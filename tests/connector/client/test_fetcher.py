@@ -123,6 +123,17 @@ def test_a_range_is_waited_for_while_it_is_written(kafka: FakeKafka, connect: Co
     assert ranges(fetched) == of_five(10, 15)
 
 
+def test_a_slow_caller_uses_up_nobodys_time(kafka: FakeKafka, connect: Connect) -> None:
+    fill(kafka, 3)
+    times = {"request_timeout_ms": "400", "default_api_timeout_ms": "400"}
+    fetched = fetch_range(connect(kafka, max_partition_fetch_bytes="1", **times), *PLACE, 0, 15)
+    seen = ranges([next(fetched)])
+    time.sleep(0.41)
+    kafka.stop(0)  # the answer that waited in the socket is still good, and losing the next is the first failure
+    kafka.start(0)
+    assert seen + ranges(fetched) == of_five(0, 15)
+
+
 FAULTS = [
     Fault.LOSE_REQUEST,
     Fault.LOSE_ANSWER,

@@ -82,7 +82,7 @@ def test_acks_reach_the_broker(kafka: FakeKafka, connect: Connect, acks: str, va
 def test_no_more_requests_are_in_flight_than_allowed(kafka: FakeKafka, connect: Connect) -> None:
     kafka.faults[PRODUCE] += [Fault.NONE, *[Fault.SILENCE] * 10]
     cluster = connect(
-        kafka, max_in_flight_requests_per_connection="3", request_timeout_ms="150", delivery_timeout_ms="100"
+        kafka, max_in_flight_requests_per_connection="3", request_timeout_ms="500", delivery_timeout_ms="400"
     )
     producer = BatchProducer(cluster)
     send(producer, 5, PLACES[:1])  # the first is taken, three are in flight, the last is still being filled
