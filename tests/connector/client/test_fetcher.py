@@ -123,15 +123,22 @@ def test_a_range_is_waited_for_while_it_is_written(kafka: FakeKafka, connect: Co
     assert ranges(fetched) == of_five(10, 15)
 
 
-def test_a_slow_caller_uses_up_nobodys_time(kafka: FakeKafka, connect: Connect) -> None:
+@pytest.mark.parametrize(
+    ("fault", "connections"),
+    [
+        pytest.param(Fault.NONE, 1, id="the answer waited in the socket"),
+        pytest.param(Fault.LOSE_REQUEST, 2, id="the broker closed the connection meanwhile"),
+    ],
+)
+def test_a_slow_caller_uses_up_nobodys_time(kafka: FakeKafka, connect: Connect, fault: Fault, connections: int) -> None:
     fill(kafka, 3)
-    times = {"request_timeout_ms": "400", "default_api_timeout_ms": "400"}
+    times = {"request_timeout_ms": "300", "default_api_timeout_ms": "300"}
+    kafka.faults[FETCH] += [Fault.NONE, fault]
     fetched = fetch_range(connect(kafka, max_partition_fetch_bytes="1", **times), *PLACE, 0, 15)
     seen = ranges([next(fetched)])
-    time.sleep(0.41)
-    kafka.stop(0)  # the answer that waited in the socket is still good, and losing the next is the first failure
-    kafka.start(0)
+    time.sleep(0.31)
     assert seen + ranges(fetched) == of_five(0, 15)
+    assert kafka.connections_opened == connections
 
 
 FAULTS = [
