@@ -1,0 +1,51 @@
+"""One Spark, local[2], for both connectors: ours registered, Spark's own Kafka connector among its jars."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from pyspark.sql import SparkSession
+
+import pylog
+from benchmarks.harness import say
+from tests.support.jars import JarsUnavailable, spark_kafka_jars
+
+OURS = "pylog"
+THEIRS = "kafka"
+
+
+@contextlib.contextmanager
+def session(skipped: list[str]) -> Iterator[tuple[SparkSession, list[str]]]:
+    """The session, and the formats that it knows; why one is missing is added to `skipped`."""
+    formats, jars = [OURS], ""
+    try:
+        jars = ",".join(map(str, spark_kafka_jars()))
+        formats.append(THEIRS)
+    except JarsUnavailable as error:
+        skipped.append(f"Spark's Kafka connector: {error}")
+        say(f"  skipped: {skipped[-1]}")
+    with tempfile.TemporaryDirectory(prefix="pylog-bench-") as folder:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # else Spark takes whatever python3 is on PATH
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        builder = SparkSession.builder.master("local[2]").appName("pylog benchmarks")
+        for name, value in {
+            "spark.jars": jars,
+            "spark.driver.memory": "4g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": folder,
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "ERROR",
+            "spark.python.unix.domain.socket.enabled": "true",
+        }.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        try:
+            pylog.register(spark)
+            yield spark, formats
+        finally:
+            spark.stop()
