@@ -24,12 +24,24 @@ _WAITING_BYTES_MAX = 2048
 
 
 class Index:
-    __slots__ = ("_entry", "_last", "_map", "_mapped", "_stored", "_waiting", "count", "path", "surplus_bytes")
+    __slots__ = (
+        "_entry",
+        "_last",
+        "_map",
+        "_mapped",
+        "_stored",
+        "_unsynced",
+        "_waiting",
+        "count",
+        "path",
+        "surplus_bytes",
+    )
 
     def __init__(self, path: Path, entry: struct.Struct, size_bytes: int) -> None:
         """An index whose file has `size_bytes`; what is behind its last whole entry will be overwritten."""
         self.path = path
         self._entry = entry
+        self._unsynced = False
         self._reset(size_bytes)
 
     def _reset(self, size_bytes: int) -> None:
@@ -62,10 +74,17 @@ class Index:
             files.write_at(self.path, self._stored * self._entry.size, self._waiting)
             self._stored = self.count
             self._waiting = bytearray()
+            self._unsynced = True
+
+    def sync(self) -> None:
+        if self._unsynced:
+            files.sync(self.path)
+            self._unsynced = False
 
     def replace(self, entries: bytes | bytearray) -> None:
         """Start anew with these entries."""
         files.replace(self.path, entries, durable=False)
+        self._unsynced = True
         self._reset(len(entries))
 
     def stored_entries(self, number: int, count: int) -> list[tuple[int, int]]:

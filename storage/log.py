@@ -56,7 +56,7 @@ class FileSlice(NamedTuple):
 
 
 class PartitionLog:
-    def __init__(self, directory: Path, config: LogConfig, segments: list[Segment]) -> None:
+    def __init__(self, directory: Path, config: LogConfig, segments: list[Segment], *, synced: bool) -> None:
         """Use `open`."""
         self.directory = directory
         self.config = config
@@ -64,9 +64,9 @@ class PartitionLog:
         self._base_offsets = [segment.base_offset for segment in segments]
         self._active = segments[-1]
         self._closed = False
-        self._unsynced: list[Segment] = []  # sealed, and not yet known to be on the disk
-        self._active_unsynced = True
-        self._names_unsynced = True
+        # What is not yet known to be on the disk: sealed segments, the active one, the names of the files.
+        self._unsynced: list[Segment] = [] if synced else segments[:-1]
+        self._active_unsynced = self._names_unsynced = not synced
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, *, clean: bool) -> "PartitionLog":
@@ -82,6 +82,7 @@ class PartitionLog:
                 files.remove(directory / name)  # an index whose log is gone
         segments: list[Segment] = []
         next_offset = 0
+        synced = clean
         for number, base_offset in enumerate(base_offsets):
             segment = Segment(directory, base_offset, sizes, config.index_interval_bytes)
             if segments and base_offset < next_offset:
@@ -93,14 +94,16 @@ class PartitionLog:
                 segment.next_offset = base_offsets[number + 1]
             elif (last and not clean) or not recovery.ends_are_sound(segment, config.index_interval_bytes):
                 recovery.recover(segment, next_offset, sealed=not last)
+                synced = False
             if not last:
                 segment.seal()
-                segment.release()
+            segment.release()
             next_offset = segment.next_offset
             segments.append(segment)
         if not segments:
             segments.append(Segment.create(directory, 0, config.index_interval_bytes))
-        return cls(directory, config, segments)
+            synced = False
+        return cls(directory, config, segments, synced=synced)
 
     @property
     def log_start_offset(self) -> int:
@@ -219,8 +222,8 @@ class PartitionLog:
         if self._closed:
             return
         self._active.store_indexes()
-        if self._active_unsynced:
-            self._active.sync()
+        self._active.offsets.sync()
+        self._active.times.sync()
         self.flush()
         self.abandon()
 

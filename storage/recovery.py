@@ -37,6 +37,7 @@ def recover(segment: Segment, next_offset_min: int, *, sealed: bool) -> None:
     Of a sealed segment only the headers are read: a damaged record in it is no reason to cut the good batches
     behind it, and whoever reads it finds it by its CRC."""
     size_bytes = segment.size_bytes
+    _log.info("%s: reading %d bytes to build its indexes anew", segment.path, size_bytes)
     next_offset = max(next_offset_min, segment.base_offset)
     batches = segment.headers(0) if sealed else checked_batches(segment.file, size_bytes)
     try:

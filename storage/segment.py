@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pylog.storage import files
 from pylog.storage.batch import HEADER_BYTES, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader, read_header
-from pylog.storage.errors import CorruptBatch
+from pylog.storage.errors import CorruptBatch, StorageError
 from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, TIME_ENTRY, Index
 from pylog.storage.records import Record, decode_batch
 
@@ -74,9 +74,8 @@ class Segment:
     @classmethod
     def create(cls, directory: Path, base_offset: int, index_interval_bytes: int) -> "Segment":
         segment = cls(directory, base_offset, {}, index_interval_bytes)
-        for index in (segment.offsets, segment.times):
-            files.remove(index.path)  # of a segment that a crash or a failed roll left behind
-        files.create_empty(segment.path)
+        for path in (segment.offsets.path, segment.times.path, segment.path):  # the log last: it makes the segment
+            files.create_empty(path)
         return segment
 
     @property
@@ -141,10 +140,9 @@ class Segment:
         self._recent_positions = array("q")
 
     def sync(self) -> None:
-        self.file.sync()
-        for index in (self.offsets, self.times):
-            if index.count:
-                files.sync(index.path)
+        files.sync(self.path)
+        self.offsets.sync()
+        self.times.sync()
 
     def release(self) -> None:
         """Descriptors go when nobody reads any more."""
@@ -258,7 +256,13 @@ class Segment:
         from_offset = self.base_offset + self.times[entry][1] if entry >= 0 else self.base_offset
         for position, header in self.headers(self.position_of(max(from_offset, offset_min))):
             if header.max_timestamp >= timestamp_ms:
-                for record in decode_batch(self.file.read_at(position, header.size_bytes)):
+                for record in self._records(position, header.size_bytes):
                     if record.timestamp_ms >= timestamp_ms and record.offset >= offset_min:
                         return record
         return None
+
+    def _records(self, position: int, size_bytes: int) -> list[Record]:
+        try:
+            return decode_batch(self.file.read_at(position, size_bytes))
+        except StorageError as error:
+            raise CorruptBatch(f"{self.path}: the batch at byte {position} cannot be read: {error}") from error

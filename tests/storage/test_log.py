@@ -42,7 +42,7 @@ def test_a_new_log_is_empty(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.size_bytes) == (0, 0, 0, 0)
     assert log.read(0, 100) is None
     assert log.offset_at_time(0) is None
-    assert _names(log) == ["00000000000000000000.log"]
+    assert _names(log) == [f"{0:020d}{suffix}" for suffix in (".index", ".log", ".timeindex")]
 
 
 def test_batches_get_the_next_offsets_and_the_leader_epoch(tmp_path: Path) -> None:
@@ -486,6 +486,51 @@ def test_flush_syncs_the_active_segment_what_was_sealed_and_the_names(
     log.append(batch_of(1), 0)
     log.close()
     assert {f"{1:020d}.log", f"{1:020d}.timeindex", f"{2:020d}.log", f"{2:020d}.timeindex", "topic-0"} == set(synced)
+
+
+def test_what_nobody_touched_is_not_synced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_in(tmp_path)
+    log.append(batch_of(1), 0)
+    log = reopened(log, clean=True)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    log.close()
+    assert synced == []
+
+
+def test_what_a_killed_process_left_is_synced_before_it_is_called_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_in(tmp_path, LogConfig(segment_bytes=BATCH_BYTES))
+    for _ in range(3):
+        log.append(batch_of(1), 0)
+    log = reopened(log, clean=False)
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))))
+    log.close()
+    assert {f"{n:020d}.log" for n in range(3)} | {"topic-0"} <= set(synced)
+
+
+def test_indexes_are_synced_at_a_close_that_follows_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_in(tmp_path, LogConfig(index_interval_bytes=0))
+    for _ in range(3):
+        log.append(batch_of(1), 0)
+    log.flush()
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))))
+    log.close()
+    assert sorted(synced) == [f"{0:020d}.index", f"{0:020d}.timeindex"]
+
+
+def test_a_damaged_batch_is_named_by_file_and_place(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    log.append(batch_of(1, timestamp_ms=5), 0)
+    log.append(batch_of(1, timestamp_ms=9), 0)
+    path = log.directory / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert log.offset_at_time(5) == (5, 0)
+    with pytest.raises(CorruptBatch, match=f"{path}: the batch at byte {BATCH_BYTES} "):
+        log.offset_at_time(6)
 
 
 def test_a_flush_that_failed_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
