@@ -54,6 +54,8 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
         position += 1
         rest |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if rest >> 64:
+                raise InvalidBatch(f"the varint before byte {position} of the records has more than 64 bits")
             return (rest >> 1) ^ -(rest & 1), position
         shift += 7
 
@@ -139,6 +141,8 @@ def _records(header: BatchHeader, data: Buffer) -> Iterator[Record]:
         position += 1
         timestamp_delta, position = read_varint(data, position)
         offset_delta, position = read_varint(data, position)
+        if not 0 <= offset_delta <= header.last_offset_delta:
+            raise InvalidBatch(f"offset delta {offset_delta} is not within the last one, {header.last_offset_delta}")
         key, position = _read_bytes(data, position)
         value, position = _read_bytes(data, position)
         header_count, position = read_varint(data, position)

@@ -4,6 +4,7 @@ A `RowDecoder` serves one task: one topic partition and one schema. Python works
 decompression) and once per Arrow batch; records are handled by kernels only. What is not asked for is not copied.
 """
 
+from collections.abc import Iterator
 from typing import NoReturn
 
 import numpy as np
@@ -17,7 +18,8 @@ from pylog.storage.kernels import decode as kernels
 
 Buffer = bytes | bytearray | memoryview
 
-ROWS_MAX = 10_000  # what Spark takes best
+ROWS = 10_000  # of an Arrow batch, about: what Spark takes best
+GROUP_BYTES = 2 << 20  # of batches handled together: what the CRC has read, the kernels find in the processor's cache
 BYTES_MAX = 16 << 20  # of records in one Arrow batch, unless one alone is larger; far below int32 offsets
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -39,6 +41,8 @@ def arrow_schema(columns: list[str]) -> pa.Schema:
 
 
 class RowDecoder:
+    """Keeps scratch memory between calls: one thread at a time."""
+
     def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
         for field in schema:
             if field.name not in COLUMN_TYPES:
@@ -50,9 +54,9 @@ class RowDecoder:
         self._topic = topic
         self._partition = partition
         self._schema = schema
-        self._asked = frozenset(schema.names)
+        self._columns = [(field.name, field.type) for field in schema]  # iterating over a pa.Schema is slow
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, np.int64)
-        self._row_max = 0
+        self._make_room(0)
         self._nulls = {name: pa.nulls(0, COLUMN_TYPES[name]) for name in ("key", "value", "headers")}
         self._constants: dict[tuple[str, int], pa.Array] = {}
 
@@ -62,60 +66,65 @@ class RowDecoder:
         `fetched` holds whole batches and perhaps a cut-off last one, which is left out: without a whole batch the
         next offset is `offset_start`. Raises CorruptBatch, InvalidBatch, UnsupportedBatch or BatchTooLarge.
         """
-        whole = np.frombuffer(fetched, np.uint8)
-        address = _address(whole)
-        table, bad_position = kernels.scan_batches(address, len(whole))
-        wanted, next_offset, reached_end = self._select(table, offset_start, offset_end)
-        view = memoryview(fetched)
-        opened = [self._open(view, table, row) for row in wanted]
-        if bad_position >= 0 and not reached_end:
+        view = memoryview(fetched).cast("B")
+        table, bad_position = kernels.scan_batches(_address(np.frombuffer(view, np.uint8)), len(view))
+        wanted, next_offset = self._select(table, offset_start, offset_end)
+        arrow_batches: list[pa.RecordBatch] = []
+        for group in _groups(wanted):
+            # the plain data of compressed batches lives until the kernels have read it
+            opened = self._open(view, group)
+            has_rows = group[:, kernels.ATTRIBUTES] & batches.CONTROL == 0
+            arrow_batches += self._rows(view, group if has_rows.all() else group[has_rows], offset_start, offset_end)
+            del opened
+        if bad_position >= 0 and next_offset < offset_end:
             self._explain(view, bad_position, next_offset)
-        with_records = (table[wanted, kernels.ATTRIBUTES] & batches.CONTROL) == 0
-        arrow_batches = self._rows(view, table[wanted][with_records], offset_start, offset_end)
-        del opened  # until here the kernels read from it
         return arrow_batches, next_offset
 
-    def _select(self, table: np.ndarray, offset_start: int, offset_end: int) -> tuple[np.ndarray, int, bool]:
-        """(the batches that may hold rows of the window, the next offset to fetch, whether that is the end)."""
+    def _select(self, table: np.ndarray, offset_start: int, offset_end: int) -> tuple[np.ndarray, int]:
+        """(the batches that may hold rows of the window, the next offset to fetch)."""
         if not len(table):
-            return np.empty(0, np.int64), offset_start, False
+            return table, offset_start
         first = table[:, kernels.BASE_OFFSET]
         behind = first + table[:, kernels.LAST_OFFSET_DELTA] + 1
         if (disorder := np.flatnonzero(first[1:] < behind[:-1])).size:
             at = int(disorder[0])
             message = f"the batch at offset {first[at + 1]} follows one that ends at {behind[at]}"
             raise CorruptBatch(self._name(int(first[at + 1])) + message)
-        wanted = np.flatnonzero((behind > offset_start) & (first < offset_end))
-        reached_end = bool(behind[-1] >= offset_end or first[-1] >= offset_end)
-        return wanted, min(max(int(behind[-1]), offset_start), offset_end), reached_end
+        wanted = slice(int(behind.searchsorted(offset_start, "right")), int(first.searchsorted(offset_end)))
+        return table[wanted], min(max(int(behind[-1]), offset_start), offset_end)
 
-    def _open(self, view: memoryview, table: np.ndarray, row: int) -> object:
-        """Check the batch and point the table at its plain data, which lives as long as what is returned."""
-        batch = table[row].tolist()
-        position, size_bytes = batch[kernels.POSITION], batch[kernels.SIZE_BYTES]
-        if crc32c(view[position + batches.CRC_START : position + size_bytes]) != batch[kernels.CRC]:
-            self._explain(view, position, batch[kernels.BASE_OFFSET])
-        codec = batch[kernels.ATTRIBUTES] & batches.CODEC_MASK
-        if codec == codecs.NONE or batch[kernels.ATTRIBUTES] & batches.CONTROL:
-            return None
-        try:
-            plain = codecs.decompress(codec, view[position + batches.HEADER_BYTES : position + size_bytes])
-        except StorageError as error:
-            raise type(error)(self._name(batch[kernels.BASE_OFFSET]) + str(error)) from error
-        data = np.frombuffer(plain, np.uint8)
-        table[row, kernels.DATA_ADDRESS] = _address(data)
-        table[row, kernels.DATA_BYTES] = len(data)
-        return data
+    def _open(self, view: memoryview, group: np.ndarray) -> list[np.ndarray]:
+        """Check these batches, and point the table at the plain data of those that are compressed."""
+        opened = []
+        for row, (position, size_bytes, crc, attributes) in enumerate(group[:, :4].tolist()):
+            end = position + size_bytes
+            if crc32c(view[position + batches.CRC_START : end]) != crc:
+                self._explain(view, position, int(group[row, kernels.BASE_OFFSET]))
+            if attributes & batches.CODEC_MASK and not attributes & batches.CONTROL:
+                try:
+                    plain = codecs.decompress(
+                        attributes & batches.CODEC_MASK, view[position + batches.HEADER_BYTES : end]
+                    )
+                except StorageError as error:
+                    raise type(error)(self._name(int(group[row, kernels.BASE_OFFSET])) + str(error)) from error
+                data = np.frombuffer(plain, np.uint8)
+                group[row, kernels.DATA_ADDRESS] = _address(data)
+                group[row, kernels.DATA_BYTES] = len(data)
+                opened.append(data)
+        return opened
 
     def _rows(self, view: memoryview, table: np.ndarray, offset_start: int, offset_end: int) -> list[pa.RecordBatch]:
         cursor = self._cursor
         cursor[:] = 0
+        # a count that says more than the data can hold must not make us allocate
         rows_left = int(np.minimum(table[:, kernels.RECORD_COUNT], table[:, kernels.DATA_BYTES]).sum())
         arrow_batches = []
         status = kernels.MORE
         while status == kernels.MORE:
-            row_max = min(rows_left, ROWS_MAX)
-            self._make_room(row_max)
+            # equal parts rather than a small rest
+            row_max = -(-rows_left // max(1, round(rows_left / ROWS)))
+            if row_max > len(self._key_address):
+                self._make_room(row_max)
             offsets, timestamps = pa.allocate_buffer(8 * row_max), pa.allocate_buffer(8 * row_max)
             status = kernels.walk_records(
                 table,
@@ -135,6 +144,7 @@ class RowDecoder:
             if status not in (kernels.MORE, kernels.FINISHED):
                 self._explain_records(view, table[cursor[kernels.NEXT_BATCH]], status)
             rows = int(cursor[kernels.ROWS])
+            assert rows or status == kernels.FINISHED, "every call but the last finds rows"
             rows_left -= rows
             if rows:
                 last = int(cursor[kernels.NEXT_BATCH]) - (cursor[kernels.NEXT_RECORD] == 0)
@@ -144,9 +154,6 @@ class RowDecoder:
 
     def _make_room(self, row_max: int) -> None:
         """Scratch for one Arrow batch; kept, because most calls need the same."""
-        if row_max <= self._row_max:
-            return
-        self._row_max = row_max
         self._key_address = np.empty(row_max, np.int64)
         self._key_length = np.empty(row_max, np.int32)
         self._value_address = np.empty(row_max, np.int64)
@@ -157,8 +164,8 @@ class RowDecoder:
     def _arrow_batch(self, rows: int, offsets: pa.Buffer, timestamps: pa.Buffer, timestamp_type: int) -> pa.RecordBatch:
         cursor = self._cursor.tolist()
         columns = []
-        for field in self._schema:
-            match field.name:
+        for name, arrow_type in self._columns:
+            match name:
                 case "key":
                     size_bytes, nulls = cursor[kernels.KEY_BYTES], cursor[kernels.KEY_NULLS]
                     column = self._bytes("key", rows, self._key_address, self._key_length, size_bytes, nulls)
@@ -170,9 +177,9 @@ class RowDecoder:
                 case "partition":
                     column = self._constant("partition", 0, self._partition, rows)
                 case "offset":
-                    column = pa.Array.from_buffers(field.type, rows, [None, offsets], 0)
+                    column = pa.Array.from_buffers(arrow_type, rows, [None, offsets], 0)
                 case "timestamp":
-                    column = pa.Array.from_buffers(field.type, rows, [None, timestamps], 0)
+                    column = pa.Array.from_buffers(arrow_type, rows, [None, timestamps], 0)
                 case "timestampType":
                     column = self._constant("timestampType", timestamp_type, timestamp_type, rows)
                 case _:
@@ -237,6 +244,17 @@ class RowDecoder:
         except StorageError as error:
             raise type(error)(name + str(error)) from error
         raise InvalidBatch(name + "its records are malformed")
+
+
+def _groups(table: np.ndarray) -> Iterator[np.ndarray]:
+    """Consecutive batches, of about `ROWS` rows or `GROUP_BYTES` bytes together."""
+    weight = np.maximum(table[:, kernels.RECORD_COUNT] / ROWS, table[:, kernels.SIZE_BYTES] / GROUP_BYTES).cumsum()
+    start = 0
+    while start < len(table):
+        before = weight[start - 1] if start else 0
+        end = int(weight.searchsorted(before + 1)) + 1  # with the one that passes the mark: no small rests
+        yield table[start:end]
+        start = end
 
 
 def _address(data: np.ndarray) -> int:

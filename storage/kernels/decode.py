@@ -171,9 +171,6 @@ def walk_records(
         has_deltas = not is_append_time and base_timestamp != -1
         at = start + position
         while record < count:
-            if rows == row_max:
-                status = MORE
-                break
             length, field = read_varint(at, end)
             if field == 0 or length < _RECORD_BYTES_MIN - 1 or length > end - field:
                 status = MALFORMED
@@ -213,7 +210,7 @@ def walk_records(
                 break
             offset = base_offset + offset_delta
             if offset_start <= offset < offset_end:
-                if rows > 0 and total_bytes + length > bytes_max:
+                if rows == row_max or (rows > 0 and total_bytes + length > bytes_max):
                     status = MORE
                     break
                 timestamp = base_timestamp
