@@ -181,21 +181,23 @@ def main() -> int:
     )
     peer_jars = parser.parse_args().peer_jars
     say("starting Spark (the first time Delta's jars are fetched)")
-    spark, table_format = session.start(peer_jars)
-    if table_format != "delta":
-        say("Delta's jars cannot be had here: the table is written as Parquet")
-    pylog.register(spark)
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="pylog-demo-") as directory,
-            pylog.Broker(config={"num.partitions": PARTITIONS}) as broker,
-        ):
-            say(f"an embedded broker listens on {broker.bootstrap_servers}")
-            demo = Demo(spark, table_format, broker, Path(directory))
-            run(demo)
-            agreed = summary(demo, peer=bool(peer_jars))
-    finally:
-        spark.stop()
+    with tempfile.TemporaryDirectory(prefix="pylog-demo-") as directory:
+        log = Path(directory) / "spark.log"
+        spark, table_format = session.start(peer_jars, log)
+        if table_format != "delta":
+            say("Delta's jars cannot be had here: the table is written as Parquet")
+        pylog.register(spark)
+        try:
+            with pylog.Broker(config={"num.partitions": PARTITIONS}) as broker:
+                say(f"an embedded broker listens on {broker.bootstrap_servers}")
+                demo = Demo(spark, table_format, broker, Path(directory))
+                run(demo)
+                agreed = summary(demo, peer=bool(peer_jars))
+        except BaseException:
+            print(log.read_text(errors="replace")[-20_000:], file=sys.stderr)  # what Spark said of it
+            raise
+        finally:
+            spark.stop()
     say("every count agrees" if agreed else "FAILED: the counts do not agree")
     return 0 if agreed else 1
 
