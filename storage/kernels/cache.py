@@ -28,18 +28,25 @@ def kernel(signature: Any, *, cached: bool = True) -> Callable[[_Function], _Fun
 
     def decorate(function: _Function) -> _Function:
         directory = cache_directory() if cached else None
-        if directory is not None:
+        for attempt in (1, 2) if directory is not None else ():
             try:
                 with _numba_config(CACHE_DIR=str(directory), DISABLE_JIT=0, CACHE_LOCATOR_CLASSES=""):
                     compiled: _Function = numba.njit(signature, cache=True, nogil=True)(function)
                     return compiled
             except Exception as error:  # a full disk, a file that a power cut left empty, a source inside a zip
-                _log.warning("kernel %s is compiled without its cache in %s: %r", function.__name__, directory, error)
+                _log.warning("attempt %d to cache %s in %s: %r", attempt, function.__name__, directory, error)
+                _forget(directory, function.__name__)
         with _numba_config(DISABLE_JIT=0):
             uncached: _Function = numba.njit(signature, nogil=True)(function)
             return uncached
 
     return decorate
+
+
+def _forget(directory: Path | None, name: str) -> None:
+    with contextlib.suppress(OSError):
+        for file in directory.rglob(f"*.{name}-*.nb?") if directory else ():
+            file.unlink()
 
 
 def helper(function: _Function) -> _Function:
