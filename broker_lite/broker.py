@@ -63,10 +63,12 @@ class Broker:
             if record.value is not None:
                 self.topics.replay(metadata_records.decode(record.value))
         self.topics.restarted()
+        known = {
+            (topic.name, index) for topic in self.topics.by_name.values() for index in range(topic.partition_count)
+        }
+        self._logs.sweep(known, self.topics.deleted_ids)
         for topic in self.topics.by_name.values():
             self._install(topic, self._open_logs(topic))
-        known = {(name, partition) for name, partition in self.partitions}
-        self._logs.strays(known | {(CLUSTER_METADATA, 0)})
         for (name, _), partition in self.partitions.items():
             if name == CONSUMER_OFFSETS:
                 for record in event_log.read(partition.log):

@@ -4,7 +4,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request
-from pylog.broker_lite.apis import API_BY_KEY, api_versions
+from pylog.broker_lite.api_table import API_BY_KEY
+from pylog.broker_lite.apis import api_versions
 from pylog.broker_lite.connection import Answer, Parts
 from pylog.broker_lite.protocol.framing import API_VERSIONS_KEY, read_request_header, write_response_header
 from pylog.broker_lite.protocol.wire import I32, MalformedFrame, skip_tags

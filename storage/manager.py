@@ -9,6 +9,7 @@ import fcntl
 import logging
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -63,7 +64,7 @@ class LogManager:
                 self._unrecovered.add((partition[1], int(partition[2])))
 
     def open(self, topic: str, partition: int, topic_id: UUID, config: LogConfig | None = None) -> PartitionLog:
-        """The partition's log, new if there is none; what another topic of the same name left is removed."""
+        """The partition's log, new if there is none; what another topic of the same name left is set aside."""
         key = (topic, partition)
         if key in self._logs:
             return self._logs[key]
@@ -73,8 +74,7 @@ class LogManager:
         if not files.make_directory(directory):
             found = _topic_id_in(directory)
             if found is not None and found != topic_id:
-                _log.warning("%s belongs to an earlier topic of this name (%s) and is replaced", directory, found)
-                files.remove_tree(self._rename_to_delete(key))
+                self._set_aside(key)
                 files.make_directory(directory)
         if _topic_id_in(directory) is None:
             files.replace(directory / METADATA_NAME, _metadata_text(topic_id), durable=True)
@@ -94,19 +94,20 @@ class LogManager:
             log.abandon()
         self._unrecovered.discard(key)
         if self._path(key).is_dir():
-            files.remove_tree(self._rename_to_delete(key))
+            files.remove_tree(self._rename(key, "delete"))
 
-    def strays(self, known: set[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Remove the partitions that nobody knows; a crash between the record of a deletion and its doing left them."""
-        removed = []
+    def sweep(self, known: Collection[tuple[str, int]], deleted: Collection[UUID]) -> None:
+        """Deal with the partitions that nobody knows: what belongs to a topic whose deletion is on record goes, and
+        everything else is set aside. If it is the record that was lost, the data is still there."""
         for name in files.directories_in(self.directory):
             match = _PARTITION_DIRECTORY.fullmatch(name)
             key = (match[1], int(match[2])) if match else None
-            if key is not None and key not in known and key not in self._logs:
-                _log.warning("%s belongs to no topic and is removed", self.directory / name)
+            if key is None or key in self._logs:
+                continue
+            if _topic_id_in(self.directory / name) in deleted:  # also where a topic of the same name came after
                 self.delete(*key)
-                removed.append(key)
-        return removed
+            elif key not in known:
+                self._set_aside(key)
 
     def close(self) -> None:
         """Close all logs and leave the marker, unless one of them could not be closed."""
@@ -135,8 +136,13 @@ class LogManager:
     def _path(self, key: tuple[str, int]) -> Path:
         return self.directory / f"{key[0]}-{key[1]}"
 
-    def _rename_to_delete(self, key: tuple[str, int]) -> Path:
-        suffix = f"-{key[1]}.{uuid4().hex}-delete"
+    def _set_aside(self, key: tuple[str, int]) -> None:
+        aside = self._rename(key, "stray")
+        self._unrecovered.discard(key)
+        _log.warning("%s belongs to no topic that is known; it is kept as %s", self._path(key), aside.name)
+
+    def _rename(self, key: tuple[str, int], why: str) -> Path:
+        suffix = f"-{key[1]}.{uuid4().hex}-{why}"
         new = self.directory / (key[0][: _NAME_BYTES_MAX - len(suffix)] + suffix)
         files.rename(self._path(key), new)
         return new

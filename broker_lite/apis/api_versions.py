@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _ranges() -> list[ApiVersion]:
-    from pylog.broker_lite.apis import API_BY_KEY  # the table holds this module too
+    from pylog.broker_lite.api_table import API_BY_KEY  # the table holds this module too
 
     ranges = []
     for key, api in sorted(API_BY_KEY.items()):

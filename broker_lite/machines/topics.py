@@ -44,6 +44,7 @@ class Topics:
     def __init__(self, node_id: int) -> None:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[UUID, Topic] = {}
+        self.deleted_ids: set[UUID] = set()
         self._node_id = node_id
         self._next_producer_id = 0
         self._producer_ids_end = 0  # ids below it are reserved in the log
@@ -116,6 +117,7 @@ class Topics:
                     self.by_name[event.resource_name].overrides[event.name] = event.value
             case RemoveTopicRecord():
                 del self.by_name[self.by_id.pop(event.topic_id).name]
+                self.deleted_ids.add(event.topic_id)
             case ProducerIdsRecord():
                 self._producer_ids_end = event.next_producer_id
 

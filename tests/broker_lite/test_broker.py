@@ -88,16 +88,23 @@ def test_a_crash_between_the_record_of_a_deletion_and_its_doing(tmp_path):
     assert not (tmp_path / "orders-0").exists()
 
 
-def test_a_topic_whose_record_was_torn_never_was(tmp_path):
+def test_a_topic_whose_record_was_torn_is_unknown_but_its_data_is_set_aside(tmp_path):
     async def create(broker):
         await broker.create_topic("first", 1)
         await broker.create_topic("second", 1)
+        broker.partition("second", 0).append(a_batch())
+
+    async def create_second(broker):
+        await broker.create_topic("second", 1)
+        return broker.partition("second", 0).log.log_end_offset
 
     run(tmp_path, create, crash=True)
     log = tmp_path / "__cluster_metadata-0" / f"{0:020d}.log"
     log.write_bytes(log.read_bytes()[:-1])
     assert run(tmp_path, names) == ["first"]
-    assert not (tmp_path / "second-0").exists()
+    assert run(tmp_path, create_second) == 0
+    (aside,) = tmp_path.glob("second-0.*-stray")
+    assert (aside / f"{0:020d}.log").read_bytes().endswith(bytes(a_batch()[16:]))
 
 
 def test_a_topic_made_anew_has_another_id_and_begins_empty(tmp_path):

@@ -203,7 +203,7 @@ def test_the_marker_goes_before_anything_changes_and_comes_last(
 # -- topic ids
 
 
-def test_what_an_earlier_topic_of_the_name_left_is_replaced(
+def test_what_another_topic_of_the_name_left_is_set_aside(
     manage: Callable[[], LogManager], caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = manage()
@@ -212,8 +212,10 @@ def test_what_an_earlier_topic_of_the_name_left_is_replaced(
     manager = manage()
     log = manager.open("orders", 0, OTHER_ID)
     assert log.log_end_offset == 0
-    assert "earlier topic" in caplog.text
-    assert _folders(manager) == ["orders-0"]
+    assert "belongs to no topic that is known" in caplog.text
+    kept, aside = _folders(manager)
+    assert kept == "orders-0"
+    assert (aside.startswith("orders-0."), aside.endswith("-stray")) == (True, True)
     manager.close()
     assert manage().open("orders", 0, OTHER_ID).log_end_offset == 0
 
@@ -247,7 +249,7 @@ def test_every_name_that_kafka_allows_works(manage: Callable[[], LogManager], to
     manager.close()
     manager = manage()
     assert manager.open(topic, 12, ID).log_end_offset == 1
-    assert manager.strays({(topic, 12)}) == []
+    manager.sweep({(topic, 12)}, set())
     manager.delete(topic, 12)
     assert _folders(manager) == []
 
@@ -305,21 +307,27 @@ def test_a_deletion_cut_short_is_finished_at_the_next_start(
     assert manager.open("orders", 0, ID).log_end_offset == 0
 
 
-def test_partitions_that_nobody_knows_are_removed_and_nothing_else(
+def test_of_the_partitions_that_nobody_knows_the_deleted_go_and_others_are_set_aside(
     manage: Callable[[], LogManager], caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = manage()
-    for topic, partition in (("known", 0), ("known", 1), ("gone", 0), ("opened", 0)):
-        manager.open(topic, partition, ID)
+    ids = {"known": ID, "gone": OTHER_ID, "lost": ID, "opened": ID, "again": OTHER_ID}
+    for topic, topic_id in ids.items():
+        manager.open(topic, 0, topic_id).append(batch_of(1), 0)
     manager.close()
     manager = manage()
     manager.open("opened", 0, ID)
     for name in ("lost+found", "notes", "known-x", "archive-2026-"):
         (manager.directory / name).mkdir()
     with caplog.at_level(logging.WARNING):
-        assert manager.strays({("known", 0)}) == [("gone", 0), ("known", 1)]
-    assert "gone-0 belongs to no topic" in caplog.text
-    assert _folders(manager) == ["archive-2026-", "known-0", "known-x", "lost+found", "notes", "opened-0"]
+        manager.sweep({("known", 0), ("again", 0)}, {OTHER_ID})
+    assert "lost-0 belongs to no topic" in caplog.text
+    folders = _folders(manager)
+    (aside,) = (name for name in folders if name.endswith("-stray"))
+    assert aside.startswith("lost-0.")
+    folders.remove(aside)
+    assert folders == ["archive-2026-", "known-0", "known-x", "lost+found", "notes", "opened-0"]
+    assert manager.open("again", 0, ID).log_end_offset == 0
 
 
 def test_strays_are_not_counted_as_logs_that_wait_for_recovery(manage: Callable[[], LogManager]) -> None:
@@ -327,7 +335,7 @@ def test_strays_are_not_counted_as_logs_that_wait_for_recovery(manage: Callable[
     manager.open("gone", 0, ID)
     _kill(manager)
     manager = manage()
-    manager.strays(set())
+    manager.sweep(set(), set())
     manager.close()
     assert manage().clean
 
