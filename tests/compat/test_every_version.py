@@ -10,7 +10,7 @@ import kafka.protocol.metadata as metadata
 import kafka.protocol.producer as producer
 import pytest
 
-from pylog.broker_lite.apis import API_BY_KEY
+from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.storage.records import Record, decode_batch, encode_batch
 from tests.support.foreign_clients import CLIENTS
 
