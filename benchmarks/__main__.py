@@ -16,7 +16,7 @@ PARTS = ("start", "produce", "consume", "source", "sink")
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="pylog beside its peers, in one run.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none is named")
-    parser.add_argument("--rounds", type=_count, default=5, help="that count, after one to warm up (%(default)s)")
+    parser.add_argument("--rounds", type=_count, help="that count, after one to warm up (each part has its own number)")
     parser.add_argument("--size", type=_count, metavar="BYTES", help="only values of this size: 100 or 1000")
     parser.add_argument("--scale", type=_factor, default=1.0, help="of the amounts of data, e.g. 0.1")
     parser.add_argument(
@@ -29,18 +29,18 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [name for name in given.parts if name not in PARTS]
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
-    options = Options(given.rounds, given.size, given.scale)
-    folder = given.out or (report.RESULTS if options.is_whole else None)
+    folder = given.out or (report.RESULTS if given.size is None and given.scale == 1.0 else None)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that brokers are stopped
-    failures = sum(_run_part(name, options, folder) for name in PARTS if name in (given.parts or PARTS))
+    failures = sum(_run_part(name, given, folder) for name in PARTS if name in (given.parts or PARTS))
     if folder == report.RESULTS:
         report.refresh_docs()
     return 1 if failures else 0
 
 
-def _run_part(name: str, options: Options, folder: Path | None) -> bool:
+def _run_part(name: str, given: argparse.Namespace, folder: Path | None) -> bool:
     """Whether something failed. What is merely missing is reported, and is no failure."""
     part = importlib.import_module(f"benchmarks.{name}")
+    options = Options(given.rounds or part.ROUNDS, given.size, given.scale)
     say(f"{name}: {part.TITLE}")
     began = time.monotonic()
     machine = report.machine()

@@ -19,6 +19,7 @@ from pylog.connector.client.config import ClientConfig
 from pylog.connector.client.fetcher import fetch_range
 
 TITLE = "Consume by assignment, 4 partitions, data in the page cache"
+ROUNDS = 5
 MEASURES = (
     Measure("records/s"),
     Measure("MB/s"),

@@ -13,6 +13,9 @@ from typing import Any
 
 Figures = Mapping[str, float]
 
+FAILURES_MAX = 2  # of one contender in one case; then it is given up
+FAILURE_CHARACTERS_MAX = 400
+
 
 @dataclass(frozen=True)
 class Options:
@@ -21,10 +24,6 @@ class Options:
     rounds: int
     size_bytes: int | None = None  # only values of this size
     scale: float = 1.0  # of the amounts of data
-
-    @property
-    def is_whole(self) -> bool:
-        return self.size_bytes is None and self.scale == 1.0
 
     def wants_bytes(self, value_bytes: int) -> bool:
         return self.size_bytes in (None, value_bytes)
@@ -82,21 +81,25 @@ class Spread:
 
 @dataclass
 class Result:
-    """The figures of a case: by contender, then by measure, one value a round."""
+    """The figures of a case: by contender, then by round."""
 
     case: Case
-    values: dict[str, dict[str, list[float]]]
-    failures: dict[str, str]
+    figures: dict[str, dict[int, Figures]]
+    failures: dict[str, list[str]]
+
+    def values(self, contender: str, measure: Measure) -> dict[int, float]:
+        return {number: one[measure.name] for number, one in self.figures[contender].items() if measure.name in one}
 
     def spread(self, contender: str, measure: Measure) -> Spread | None:
-        values = self.values[contender].get(measure.name)
-        return Spread.of(values) if values else None
+        values = self.values(contender, measure)
+        return Spread.of(list(values.values())) if values else None
 
     def ratio(self, peer: str, measure: Measure) -> Spread | None:
-        ours = self.values[self.case.contenders[0].name].get(measure.name, [])
-        theirs = self.values[peer].get(measure.name, [])
-        pairs = [(a, b) if measure.higher_is_better else (b, a) for a, b in zip(ours, theirs, strict=False)]
-        return Spread.of([a / b for a, b in pairs if b > 0]) if any(b > 0 for _, b in pairs) else None
+        ours = self.values(self.case.contenders[0].name, measure)
+        theirs = self.values(peer, measure)
+        pairs = [(ours[number], theirs[number]) for number in ours.keys() & theirs.keys()]
+        ratios = [a / b if measure.higher_is_better else b / a for a, b in pairs if a > 0 and b > 0]
+        return Spread.of(ratios) if ratios else None
 
     def met(self, measure: Measure) -> bool | None:
         """Whether the target of this measure is reached; None where there is none, or no peer to compare with."""
@@ -112,24 +115,24 @@ class Result:
         return min(known) >= target.ratio_min if known else None
 
     def as_json(self) -> dict[str, Any]:
-        peers = [peer.name for peer in self.case.contenders[1:]]
         return {
             "case": self.case.name,
-            "measures": [self._measure_as_json(measure, peers) for measure in self.case.measures],
+            "measures": [self._measure_as_json(measure) for measure in self.case.measures],
             "failures": self.failures,
         }
 
-    def _measure_as_json(self, measure: Measure, peers: list[str]) -> dict[str, Any]:
+    def _measure_as_json(self, measure: Measure) -> dict[str, Any]:
         target = self.case.targets.get(measure.name)
+        names = [contender.name for contender in self.case.contenders]
         return {
             "measure": measure.name,
             "higher_is_better": measure.higher_is_better,
             "decimals": measure.decimals,
             "contenders": {
-                name: {**_as_json(self.spread(name, measure)), "rounds": by_measure.get(measure.name, [])}
-                for name, by_measure in self.values.items()
+                name: {**_as_json(self.spread(name, measure)), "rounds": list(self.values(name, measure).values())}
+                for name in names
             },
-            "times_better_than": {peer: _as_json(self.ratio(peer, measure)) for peer in peers},
+            "times_better_than": {peer: _as_json(self.ratio(peer, measure)) for peer in names[1:]},
             "target": str(target) if target else None,
             "target_met": self.met(measure),
         }
@@ -155,22 +158,23 @@ def measure(cases: Sequence[Case], rounds: int) -> list[Result]:
 def _measure_case(case: Case, rounds: int) -> Result:
     result = Result(case, {contender.name: {} for contender in case.contenders}, {})
     for number in range(rounds + 1):
+        which = f"round {number}" if number else "warm-up"
         for contender in case.contenders:
-            if contender.name in result.failures:
+            failures = result.failures.get(contender.name, [])
+            if len(failures) >= FAILURES_MAX:
                 continue
             began = time.monotonic()
             try:
                 figures = contender.run()
             except Exception as error:  # one that fails does not end the others' run; it is reported
-                result.failures[contender.name] = f"{type(error).__name__}: {error}"
-                say(f"  {case.name} · {contender.name}: FAILED: {result.failures[contender.name][:500]}")
+                what = " ".join(f"{type(error).__name__}: {error}".split())[:FAILURE_CHARACTERS_MAX]
+                result.failures[contender.name] = [*failures, f"{which}: {what}"]
+                say(f"  {case.name} | {contender.name} | {which}: FAILED: {what}")
                 continue
-            which = f"round {number}" if number else "warm-up"
             shown = ", ".join(f"{figures[m.name]:,.{m.decimals}f} {m.name}" for m in case.measures)
-            say(f"  {case.name} · {contender.name} · {which}: {shown}  [{time.monotonic() - began:.1f} s]")
+            say(f"  {case.name} | {contender.name} | {which}: {shown}  [{time.monotonic() - began:.1f} s]")
             if number:
-                for name, value in figures.items():
-                    result.values[contender.name].setdefault(name, []).append(value)
+                result.figures[contender.name][number] = figures
     return result
 
 

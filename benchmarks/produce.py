@@ -10,6 +10,7 @@ from benchmarks.peers import RunningBroker, brokers
 from benchmarks.producer_performance import Load
 
 TITLE = "Produce: Kafka's ProducerPerformance, 4 partitions"
+ROUNDS = 5
 MEASURES = (
     Measure("records/s"),
     Measure("broker CPU s", higher_is_better=False, decimals=2),

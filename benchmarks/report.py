@@ -79,8 +79,11 @@ def as_markdown(report: dict[str, Any]) -> str:
     for measure in _measures(report):
         lines += [*_table(report, measure), ""]
     for result in report["results"]:
-        lines += [f"- {result['case']}, {name}: failed, {why}" for name, why in result["failures"].items()]
+        for name, reasons in result["failures"].items():
+            lines += [f"- {result['case']}, {name}: failed in {reason}" for reason in reasons]
     lines += [f"- left out: {what}" for what in report["skipped"]]
+    if not lines[-1:] == [""]:
+        lines.append("")
     about = report["machine"]
     lines += [
         f"Medians (least-most) of {report['rounds']} alternating rounds, {report['measured']}: "

@@ -14,9 +14,10 @@ from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
 
 TITLE = 'Spark sink: format("pylog") beside format("kafka"), from cached rows of key and value, local[2]'
+ROUNDS = 3
 MEASURES = (Measure("rows/s"),)
 TARGETS = {"rows/s": Target(ratio_min=1.0)}
-COUNTS = {100: 2_000_000, 1000: 400_000}  # by the bytes of a value
+COUNTS = {100: 4_000_000, 1000: 1_000_000}  # by the bytes of a value
 BATCHED = {"kafka.batch.size": "65536", "kafka.linger.ms": "5"}
 WAYS: tuple[tuple[str, str, dict[str, str]], ...] = (  # name, format, settings
     ('format("pylog")', spark.OURS, {}),

@@ -12,6 +12,7 @@ from tests.support.jars import kafka_classpath
 from tests.support.probe import answers
 
 TITLE = "Start to first answer, and idle memory, on an empty data directory"
+ROUNDS = 5
 MEASURES = (
     Measure("start s", higher_is_better=False, decimals=2),
     Measure("idle MB", higher_is_better=False),
