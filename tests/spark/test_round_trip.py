@@ -87,6 +87,27 @@ def test_rows_say_where_and_when_they_go(spark: "SparkSession", new_topic: NewTo
     assert times["c"] > before.replace(tzinfo=UTC)
 
 
+def test_neither_the_sessions_time_zone_nor_large_arrow_types_change_a_row(
+    spark: "SparkSession", new_topic: NewTopic, write: Write, read: Read
+) -> None:
+    topic = new_topic()
+    rows = spark.sql(
+        "select 'k' key, 'v' value, timestamp_millis(1700000000123) timestamp,"
+        " array(named_struct('key', 'h', 'value', cast('x' as binary))) headers"
+    )
+    settings = {"spark.sql.session.timeZone": "Asia/Kolkata", "spark.sql.execution.arrow.useLargeVarTypes": "true"}
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        write(rows, topic)
+        found = read(topic, includeHeaders="true").selectExpr("key", "value", "unix_millis(timestamp)", "headers")
+        assert [tuple(map(_plain, row)) for row in found.collect()] == [(b"k", b"v", 1700000000123, [("h", b"x")])]
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
 def test_the_topic_option_beats_the_column(
     spark: "SparkSession", new_topic: NewTopic, write: Write, read: Read
 ) -> None:

@@ -1,0 +1,92 @@
+"""What a task yields for its offset range, without a JVM."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.datasource import InputPartition
+
+from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached
+from pylog.connector.client.fetcher import fetch_range
+from pylog.connector.spark import read
+from pylog.connector.spark.errors import DataLoss
+from pylog.connector.spark.options import SourceOptions, Taker, source_options
+from pylog.connector.spark.plan import OffsetRange
+from pylog.connector.spark.read import RangePartition, read_partition
+from pylog.connector.spark.schema import source_schema
+
+pytestmark = pytest.mark.connector
+
+Offsets = Callable[..., list[int]]
+
+
+@pytest.fixture
+def offsets(bootstrap_servers: str) -> Offsets:
+    """The offsets of the rows that a task yields."""
+
+    def offsets(wanted: OffsetRange, **options: str) -> list[int]:
+        given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": wanted.topic} | options
+        parsed: SourceOptions = source_options(given, Taker.BATCH)
+        batches = read_partition(parsed, source_schema(False), RangePartition(wanted))
+        return [offset for batch in batches for offset in batch["offset"].to_pylist()]
+
+    return offsets
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str], produce: Callable[..., None]) -> str:
+    topic = new_topic()
+    produce(topic, 0, 10)
+    return topic
+
+
+def test_a_range_is_read_exactly(topic: str, offsets: Offsets) -> None:
+    assert offsets(OffsetRange(topic, 0, 3, 8)) == [3, 4, 5, 6, 7]
+
+
+def test_a_range_is_read_by_many_small_fetches_too(topic: str, offsets: Offsets) -> None:
+    assert offsets(OffsetRange(topic, 0, 0, 10), **{"kafka.max.partition.fetch.bytes": "1"}) == list(range(10))
+
+
+def test_sparks_placeholder_for_no_partitions_yields_nothing(topic: str, bootstrap_servers: str) -> None:
+    given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic}
+    found = read_partition(source_options(given, Taker.BATCH), source_schema(False), InputPartition(None))
+    assert list(found) == []
+
+
+def test_a_range_behind_the_end_of_the_log_is_data_loss(topic: str, offsets: Offsets) -> None:
+    beyond = OffsetRange(topic, 0, 15, 20)
+    with pytest.raises(DataLoss, match=rf"{topic}-0 does not hold offset 15: it holds \[0, 10\).*up to 20"):
+        offsets(beyond)
+    assert offsets(beyond, failOnDataLoss="false") == []
+
+
+def test_records_that_were_deleted_meanwhile_are_data_loss_or_skipped(
+    topic: str, offsets: Offsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def aged(cluster: Any, topic: str, partition: int, start: int, end: int) -> Iterator[Any]:
+        if start < 6:
+            raise OffsetOutOfRange(topic, partition, start, 6, 10)
+        return fetch_range(cluster, topic, partition, start, end)
+
+    monkeypatch.setattr(read, "fetch_range", aged)
+    with pytest.raises(DataLoss, match=r"does not hold offset 2: it holds \[6, 10\)"):
+        offsets(OffsetRange(topic, 0, 2, 9))
+    assert offsets(OffsetRange(topic, 0, 2, 9), failOnDataLoss="false") == [6, 7, 8]
+    assert offsets(OffsetRange(topic, 0, 2, 5), failOnDataLoss="false") == []
+
+
+def test_an_end_that_never_comes_is_data_loss_or_skipped(
+    topic: str, offsets: Offsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(cluster: Any, topic: str, partition: int, start: int, end: int) -> Iterator[Any]:
+        yield from fetch_range(cluster, topic, partition, start, 10)
+        raise RangeNotReached(topic, partition, 10, end, 10, 60_000)
+
+    monkeypatch.setattr(read, "fetch_range", short)
+    with pytest.raises(DataLoss, match="read up to offset 12, but offset 10 did not arrive"):
+        offsets(OffsetRange(topic, 0, 8, 12))
+    assert offsets(OffsetRange(topic, 0, 8, 12), failOnDataLoss="false") == [8, 9]
