@@ -17,21 +17,26 @@ def wait_for_records(cluster: Cluster, offsets: Mapping[TopicPartition, int], wa
     Each leader is asked with a fetch that asks for as little as can be; with several leaders, the slowest decides
     when the wait ends. Whatever fails is left to who reads: the answer is then True, after the time has passed."""
     started = time.monotonic()
-    by_leader: dict[int, list[fetch.FetchPartition]] = {}
     try:
         with ExitStack() as connections:
-            for (topic, partition), offset in offsets.items():
-                wanted = fetch.FetchPartition(topic, partition, offset, 1)
-                by_leader.setdefault(cluster.leader(topic, partition), []).append(wanted)
             asked = [
                 _ask(connections.enter_context(cluster.broker(leader)), partitions, wait_ms)
-                for leader, partitions in by_leader.items()
+                for leader, partitions in _by_leader(cluster, offsets).items()
             ]
             found = [_has_records(connection) for connection in asked]
-            return any(found)
     except (ClientError, MalformedFrame):
+        asked, found = [], [True]
+    if not asked:  # then nobody has waited for us
         time.sleep(max(0.0, wait_ms / 1000 - (time.monotonic() - started)))
-        return True
+    return any(found)
+
+
+def _by_leader(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[int, list[fetch.FetchPartition]]:
+    by_leader: dict[int, list[fetch.FetchPartition]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        wanted = fetch.FetchPartition(topic, partition, offset, partition_max_bytes=1)
+        by_leader.setdefault(cluster.leader(topic, partition), []).append(wanted)
+    return by_leader
 
 
 def _ask(connection: Connection, partitions: list[fetch.FetchPartition], wait_ms: int) -> Connection:
