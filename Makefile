@@ -16,7 +16,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: java $(INSTALLED) ## Spark writes a topic, the broker dies and comes back, Spark reads every row
-	@$(RUN) -m pylog.demo
+	@$(RUN) -m pylog.demo --peer-jars "$$($(RUN) -m tests.support.jars --spark-kafka)"
 
 test: java $(INSTALLED) ## all tests, on our own broker (TEST_ARGS="-k name" to choose)
 	$(PYTEST) $(TEST_ARGS)
@@ -67,5 +67,6 @@ $(INSTALLED): requirements.lock pyproject.toml
 	fi; \
 	echo "Installing what requirements.lock names (a few minutes the first time) ..."; \
 	$(VENV)/bin/python -m pip install --quiet -r requirements.lock; \
-	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .; \
+	$(VENV)/bin/python -m pylog.storage.kernels
 	@touch $@

@@ -4,6 +4,7 @@ A set of jars is a folder that appears by one rename when it is complete, so an 
 leaves no half set behind. The folder's name carries a digest of what was asked for: change a version and a new set
 is fetched. `python -m tests.support.jars` fetches all of them."""
 
+import argparse
 import functools
 import hashlib
 import importlib.util
@@ -170,7 +171,15 @@ def _ivy_jar() -> Path:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.jars", description="Fetch jars, once.")
+    parser.add_argument(
+        "--spark-kafka", action="store_true", help="only those of Spark's Kafka connector: print a list"
+    )
+    only_spark = parser.parse_args().spark_kafka
     try:
+        if only_spark:
+            print(",".join(map(str, spark_kafka_jars())))
+            return 0
         for wanted in (SPARK_KAFKA, APACHE_KAFKA):
             print(f"{len(_jars(wanted))} jars in {wanted.folder()}")
     except JarsUnavailable as error:

@@ -5,6 +5,7 @@ write orders ──▶ topic `orders` ──▶ streaming query ──▶ table 
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 import threading
@@ -180,6 +181,7 @@ def main() -> int:
         "--peer-jars", default="", help="jars of Spark's Kafka connector, to read the topic with it too"
     )
     peer_jars = parser.parse_args().peer_jars
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # as Ctrl-C does: nothing is left behind
     say("starting Spark (the first time Delta's jars are fetched)")
     with tempfile.TemporaryDirectory(prefix="pylog-demo-") as directory:
         log = Path(directory) / "spark.log"
