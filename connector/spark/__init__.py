@@ -1,5 +1,13 @@
 """pylog as a data source of Spark: `register(spark)`, then `format("pylog")` reads and writes topics.
 
+Columns, options and rules are those of Spark's `format("kafka")`. What differs:
+- an option that is unknown, or has no effect where it stands, is refused, not ignored;
+- a schema given to `.schema(...)` chooses columns, and the others are not decoded;
+- with `kafka.group.id` a stream commits what it has done to that group (without it, to none);
+- with failOnDataLoss=false, a topic that was deleted and made anew is read from its earliest offset, not skipped;
+- a sink writes a `timestamp` column as the records' time; `write` needs `mode("append")`; no update mode;
+- rows without a key stay with a partition for a record batch; `kafka.linger.ms` has no meaning.
+
 Nothing of PySpark is imported before `register`, so that its absence is met with words and not with a traceback.
 """
 
