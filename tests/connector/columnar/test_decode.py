@@ -85,9 +85,10 @@ def record_set(draw: st.DrawFn) -> tuple[bytes, int]:
 @given(st.data(), record_set())
 def test_rows_are_those_of_the_plain_decoder(data: st.DataObject, whole: tuple[bytes, int]) -> None:
     fetched, next_offset = whole
-    first_offset = batches.read_header(fetched).base_offset
-    offset_start = data.draw(st.integers(max(0, first_offset - 2), next_offset))
-    offset_end = data.draw(st.integers(offset_start, next_offset + 3) | st.just(2**63 - 1))
+    offsets = [record.offset for position, _ in batches.walk(fetched) for record in decode_batch(fetched, position)]
+    edges = sorted({max(0, offset + step) for offset in offsets for step in (-1, 0, 1)})
+    offset_start = data.draw(st.sampled_from(edges))
+    offset_end = data.draw(st.sampled_from([*edges[edges.index(offset_start) :], next_offset + 3, OFFSET_MAX]))
     cut = data.draw(st.integers(0, 60))
     limits = data.draw(
         st.tuples(st.integers(1, 20), st.sampled_from([1, 500, 1 << 20]), st.sampled_from([1, 100, 1 << 20]))
@@ -127,13 +128,55 @@ def test_random_records_under_a_valid_crc_are_refused_or_read_as_the_plain_decod
     data: st.DataObject,
 ) -> None:
     bytes_of_varints = st.lists(st.sampled_from([0, 1, 2, 3, 12, 14, 16, 0x7F, 0x80, 0x81, 0xFE, 0xFF]), max_size=60)
-    body = bytes(data.draw(bytes_of_varints))
-    count = data.draw(st.integers(0, 4))
-    fetched = bytearray(encode_batch([Record(i, 0, None, None) for i in range(5)])[: batches.HEADER_BYTES]) + body
+    assert_as_plain(batch_of(bytes(data.draw(bytes_of_varints)), data.draw(st.integers(0, 4))))
+
+
+def batch_of(records: bytes, count: int, attributes: int = 0) -> bytes:
+    """Room for offsets 0 to 4, whatever the records say."""
+    fetched = bytearray(encode_batch([Record(i, 0, None, None) for i in range(5)])[: batches.HEADER_BYTES]) + records
     struct.pack_into(">i", fetched, 8, len(fetched) - batches.PREFIX_BYTES)
+    struct.pack_into(">h", fetched, 21, attributes)
     struct.pack_into(">i", fetched, 57, count)
     renew_crcs(fetched)
-    assert_as_plain(bytes(fetched))
+    return bytes(fetched)
+
+
+GOOD = "0c" + "00 00 02 01 01 00"  # length 6, attributes, timestamp, offset 1, null key, null value, no headers
+
+
+@pytest.mark.parametrize(
+    ("records", "count", "rows"),
+    [
+        pytest.param(GOOD, 1, 1, id="the smallest record"),
+        pytest.param("10 00 00 00 01 01 02 00 01", 1, 1, id="an empty header key and a null value"),
+        pytest.param("10 00 00 00 01 01 02 01 01", 1, None, id="a null header key"),
+        pytest.param("0c 00 00 00 01 01 01", 1, None, id="minus one headers"),
+        pytest.param("0c 00 00 00 01 01 02", 1, None, id="a header that is not there"),
+        pytest.param("14 00 00 00 01 01 feffffff0f", 1, None, id="two thousand million headers"),
+        pytest.param("0c 00 00 0a 01 01 00", 1, None, id="an offset behind the last"),
+        pytest.param("0c 00 00 01 01 01 00", 1, None, id="an offset before the first"),
+        pytest.param("0c 00 00 00 03 01 00", 1, None, id="a key of minus two bytes"),
+        pytest.param("0c 00 00 00 08 01 00" + GOOD, 2, None, id="a key that reaches into the next record"),
+        pytest.param("0e 00 00 00 01 01 00" + GOOD, 2, None, id="a record that reaches into the next"),
+        pytest.param("0a 00 00 00 01 01 00", 1, None, id="a record that ends too early"),
+        pytest.param("0c 00 00 00 01 01", 1, None, id="a record that is cut off"),
+        pytest.param("01", 1, None, id="a record of minus one bytes"),
+        pytest.param("", 1, None, id="no record at all"),
+        pytest.param(GOOD, 0, None, id="a record that is not counted"),
+        pytest.param("1e 00 ffffffffffffffffff01 00 01 01 00", 1, 1, id="a timestamp delta of 64 bits"),
+        pytest.param("1e 00 ffffffffffffffffff02 00 01 01 00", 1, None, id="of 65 bits"),
+        pytest.param("20 00 8080808080808080808000 00 01 01 00", 1, None, id="of eleven bytes"),
+        pytest.param("0e 00 8000 00 01 01 00", 1, 1, id="a varint longer than it need be"),
+    ],
+)
+def test_records_at_the_edge(records: str, count: int, rows: int | None) -> None:
+    fetched = batch_of(bytes.fromhex(records), count, batches.LOG_APPEND_TIME)
+    assert_as_plain(fetched)
+    if rows is None:
+        with pytest.raises(InvalidBatch):
+            decode_batch(fetched)
+    else:
+        assert len(decode_batch(fetched)) == rows
 
 
 def assert_as_plain(fetched: bytes) -> None:
