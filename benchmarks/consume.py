@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks import producer_performance
 from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, measure, say, size_name
-from benchmarks.peers import PARTITIONS, RunningBroker, brokers
+from benchmarks.peers import PARTITIONS, RunningBroker, brokers, librdkafka
 from benchmarks.producer_performance import Load
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
@@ -70,14 +70,12 @@ def _timed(read: Callable[[RunningBroker, str, int], None], broker: RunningBroke
 
 
 def _consume(broker: RunningBroker, topic: str, count: int) -> None:
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "benchmark", "enable.auto.commit": False}
-    )
+    consumer = Consumer({**librdkafka(broker.bootstrap_servers), "group.id": "benchmark", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
         seen = 0
         while seen < count:
-            messages = consumer.consume(10_000, timeout=SILENCE_SECONDS_MAX)
+            messages = consumer.consume(min(10_000, count - seen), timeout=SILENCE_SECONDS_MAX)
             if not messages:
                 raise RuntimeError(f"{seen} of {count} records came, then nothing for {SILENCE_SECONDS_MAX} s")
             seen += len(messages)

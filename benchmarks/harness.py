@@ -1,6 +1,6 @@
 """Contenders take turns, round after round: what else the machine does then falls on all of them alike.
 
-The first round warms up and is dropped. A ratio compares what ran within one round, and says how many times
+Round 0 warms up and is dropped. A ratio compares what ran within one round, and says how many times
 better the first contender, pylog, was; the medians over the rounds are what is reported, never a best run.
 """
 
@@ -151,31 +151,30 @@ class Outcome:
 
 
 def measure(cases: Sequence[Case], rounds: int) -> list[Result]:
-    """A case after the other, each with a round to warm up and then `rounds` that count."""
-    return [_measure_case(case, rounds) for case in cases]
-
-
-def _measure_case(case: Case, rounds: int) -> Result:
-    result = Result(case, {contender.name: {} for contender in case.contenders}, {})
+    """Every round runs every case, so that no case has the cold machine, or the busy one, to itself."""
+    results = [Result(case, {contender.name: {} for contender in case.contenders}, {}) for case in cases]
     for number in range(rounds + 1):
-        which = f"round {number}" if number else "warm-up"
-        for contender in case.contenders:
-            failures = result.failures.get(contender.name, [])
-            if len(failures) >= FAILURES_MAX:
-                continue
-            began = time.monotonic()
-            try:
-                figures = contender.run()
-            except Exception as error:  # one that fails does not end the others' run; it is reported
-                what = " ".join(f"{type(error).__name__}: {error}".split())[:FAILURE_CHARACTERS_MAX]
-                result.failures[contender.name] = [*failures, f"{which}: {what}"]
-                say(f"  {case.name} | {contender.name} | {which}: FAILED: {what}")
-                continue
-            shown = ", ".join(f"{figures[m.name]:,.{m.decimals}f} {m.name}" for m in case.measures)
-            say(f"  {case.name} | {contender.name} | {which}: {shown}  [{time.monotonic() - began:.1f} s]")
-            if number:
-                result.figures[contender.name][number] = figures
-    return result
+        for result in results:
+            for contender in result.case.contenders:
+                if len(result.failures.get(contender.name, [])) < FAILURES_MAX:
+                    _run(result, contender, number)
+    return results
+
+
+def _run(result: Result, contender: Contender, number: int) -> None:
+    shown = f"{result.case.name} | {contender.name} | {f'round {number}' if number else 'warm-up'}"
+    began = time.monotonic()
+    try:
+        figures = contender.run()
+    except Exception as error:  # one that fails does not end the others' run; it is reported
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:FAILURE_CHARACTERS_MAX]
+        result.failures.setdefault(contender.name, []).append(f"round {number}: {what}")
+        say(f"  {shown}: FAILED: {what}")
+        return
+    values = ", ".join(f"{figures[one.name]:,.{one.decimals}f} {one.name}" for one in result.case.measures)
+    say(f"  {shown}: {values}  [{time.monotonic() - began:.1f} s]")
+    if number:
+        result.figures[contender.name][number] = figures
 
 
 def say(line: str) -> None:

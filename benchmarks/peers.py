@@ -72,5 +72,10 @@ def brokers() -> Iterator[Brokers]:
         yield found
 
 
+def librdkafka(bootstrap_servers: str) -> dict[str, str | int | float | bool]:
+    """Its configuration; silent, for it would remark on every broker that stops."""
+    return {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+
+
 def _running(name: str, bootstrap_servers: str, pid: int) -> RunningBroker:
-    return RunningBroker(name, bootstrap_servers, pid, AdminClient({"bootstrap.servers": bootstrap_servers}))
+    return RunningBroker(name, bootstrap_servers, pid, AdminClient(librdkafka(bootstrap_servers)))

@@ -82,7 +82,7 @@ def as_markdown(report: dict[str, Any]) -> str:
         for name, reasons in result["failures"].items():
             lines += [f"- {result['case']}, {name}: failed in {reason}" for reason in reasons]
     lines += [f"- left out: {what}" for what in report["skipped"]]
-    if not lines[-1:] == [""]:
+    if lines[-1:] != [""]:
         lines.append("")
     about = report["machine"]
     lines += [
