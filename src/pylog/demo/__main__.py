@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-ROUND_ROWS = 150_000
+ROUND_ROWS = 100_000
 ROUNDS = 6
 PARTITIONS = 4
 GROUP = "orders-per-minute"
@@ -60,7 +60,7 @@ class Demo:
             .option("kafka.bootstrap.servers", self.broker.bootstrap_servers)
             .option("subscribe", "orders")
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", ROUND_ROWS // 2)
+            .option("maxOffsetsPerTrigger", ROUND_ROWS)
             .option("kafka.group.id", GROUP)
             .load()
         )
