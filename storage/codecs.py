@@ -21,6 +21,7 @@ DECOMPRESSED_BYTES_MAX = 1 << 30
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_LZ4_OUTPUT_BYTES_MIN = 64 * 1024
 _ZSTD_INPUT_BYTES = 1024  # at most 32 MB come out of that: a block takes 4 bytes and gives 128 KB
 
 
@@ -116,13 +117,20 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 def _unlz4(data: Buffer, bytes_max: int) -> bytes:
     import lz4.frame
 
+    # the library allocates all that it may return: ask for what is likely, and go on from there
+    step = max(_LZ4_OUTPUT_BYTES_MIN, 4 * len(data))
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    out: bytes = decompressor.decompress(data, max_length=bytes_max)
-    if not decompressor.eof:
-        if decompressor.needs_input:
+    parts: list[bytes] = [decompressor.decompress(data, max_length=min(step, bytes_max))]
+    room = bytes_max - len(parts[0])
+    while not decompressor.eof:
+        if decompressor.needs_input or not parts[-1]:
             raise CorruptBatch("lz4 data ends too early")
-        raise _too_large(bytes_max)
-    return out
+        if room == 0:
+            raise _too_large(bytes_max)
+        step *= 2
+        parts.append(decompressor.decompress(b"", max_length=min(step, room)))
+        room -= len(parts[-1])
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
