@@ -154,7 +154,7 @@ _NOT_YET = (
     "kafkaConsumer.pollTimeoutMs",
     "includeTimestamp",
 )
-_SPARKS_OWN = ("path", "checkpointLocation", "queryName", "__provider__")
+_SPARKS_OWN = ("path", "checkpointLocation", "queryName")
 
 _BYTES = "are bytes for Kafka: make and read them with columns of the DataFrame"
 _KAFKA_REFUSED = {

@@ -18,12 +18,12 @@ ROWS = [
     ("", "", None),
     (None, "2", None),
     ("c", None, None),
-    *[(f"key-{number}", f"value-{number}", None) for number in range(2000)],
+    *[(f"key-{number}", f"value-{number}", None) for number in range(300)],
 ]
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 FORMATS = ["pylog", "kafka"]
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("writer", FORMATS)
 def test_both_connectors_read_the_same_rows_whoever_wrote_them(
     spark_kafka: "SparkSession",
@@ -31,16 +31,16 @@ def test_both_connectors_read_the_same_rows_whoever_wrote_them(
     write: Callable[..., None],
     read: "Callable[..., DataFrame]",
     writer: str,
-    codec: str,
 ) -> None:
     topic = new_topic(partitions=3)
     rows = spark_kafka.createDataFrame(ROWS, f"key string, value string, {HEADERS}")
-    write(rows, topic, format=writer, **{"kafka.compression.type": codec})
+    for codec in CODECS:
+        write(rows, topic, format=writer, **{"kafka.compression.type": codec})
     ours, theirs = (read(topic, format=reader, includeHeaders="true") for reader in FORMATS)
     assert ours.schema == theirs.schema
-    assert ours.count() == len(ROWS)
-    assert ours.exceptAll(theirs).isEmpty()
-    assert theirs.exceptAll(ours).isEmpty()
+    found = ours.orderBy("partition", "offset").collect()
+    assert len(found) == len(ROWS) * len(CODECS)
+    assert found == theirs.orderBy("partition", "offset").collect()
 
 
 def test_both_connectors_put_a_key_into_the_same_partition(
@@ -50,9 +50,12 @@ def test_both_connectors_put_a_key_into_the_same_partition(
     read: "Callable[..., DataFrame]",
 ) -> None:
     topics = [new_topic(partitions=5) for _ in FORMATS]
-    rows = spark_kafka.range(3000).selectExpr("concat('k', id * 7919) key", "'v' value")
+    rows = spark_kafka.range(1000).selectExpr("concat('k', id * 7919) key", "'v' value")
     for topic, writer in zip(topics, FORMATS, strict=True):
         write(rows, topic, format=writer)
-    ours, theirs = (read(topic).select("key", "partition") for topic in topics)
-    assert ours.count() == 3000
-    assert ours.exceptAll(theirs).isEmpty()
+    ours, theirs = (
+        {bytes(key): partition for key, partition in read(topic).select("key", "partition").collect()}
+        for topic in topics
+    )
+    assert len(ours) == 1000
+    assert ours == theirs
