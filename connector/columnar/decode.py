@@ -4,7 +4,6 @@ A `RowDecoder` serves one task: one topic partition and one schema. Python works
 decompression) and once per Arrow batch; records are handled by kernels only. What is not asked for is not copied.
 """
 
-from collections.abc import Iterator
 from typing import NoReturn
 
 import numpy as np
@@ -19,7 +18,7 @@ from pylog.storage.kernels import decode as kernels
 Buffer = bytes | bytearray | memoryview
 
 ROWS = 10_000  # of an Arrow batch, about: what Spark takes best
-GROUP_BYTES = 2 << 20  # of batches handled together: what the CRC has read, the kernels find in the processor's cache
+GROUP_BYTES = 4 << 20  # handled together: what the CRC has read, the kernels find in the processor's cache
 BYTES_MAX = 16 << 20  # of records in one Arrow batch, unless one alone is larger; far below int32 offsets
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -69,13 +68,18 @@ class RowDecoder:
         view = memoryview(fetched).cast("B")
         table, bad_position = kernels.scan_batches(_address(np.frombuffer(view, np.uint8)), len(view))
         wanted, next_offset = self._select(table, offset_start, offset_end)
+        headers = wanted[:, : kernels.RECORD_COUNT + 1].tolist()
         arrow_batches: list[pa.RecordBatch] = []
-        for group in _groups(wanted):
+        start = 0
+        while start < len(wanted):
             # the plain data of compressed batches lives until the kernels have read it
-            opened = self._open(view, group)
-            has_rows = group[:, kernels.ATTRIBUTES] & batches.CONTROL == 0
-            arrow_batches += self._rows(view, group if has_rows.all() else group[has_rows], offset_start, offset_end)
+            end, opened = self._open(view, wanted, headers, start)
+            group = wanted[start:end]
+            if (is_control := group[:, kernels.ATTRIBUTES] & batches.CONTROL).any():
+                group = group[is_control == 0]
+            arrow_batches += self._rows(view, group, offset_start, offset_end)
             del opened
+            start = end
         if bad_position >= 0 and next_offset < offset_end:
             self._explain(view, bad_position, next_offset)
         return arrow_batches, next_offset
@@ -93,25 +97,35 @@ class RowDecoder:
         wanted = slice(int(behind.searchsorted(offset_start, "right")), int(first.searchsorted(offset_end)))
         return table[wanted], min(max(int(behind[-1]), offset_start), offset_end)
 
-    def _open(self, view: memoryview, group: np.ndarray) -> list[np.ndarray]:
-        """Check these batches, and point the table at the plain data of those that are compressed."""
-        opened = []
-        for row, (position, size_bytes, crc, attributes) in enumerate(group[:, :4].tolist()):
+    def _open(
+        self, view: memoryview, table: np.ndarray, headers: list[list[int]], start: int
+    ) -> tuple[int, list[np.ndarray]]:
+        """Check batches from `start` on, and point the table at the plain data of those that are compressed.
+
+        (Where to go on, that data): about `ROWS` rows or `GROUP_BYTES` plain bytes are opened together.
+        """
+        opened: list[np.ndarray] = []
+        rows = plain_bytes = 0
+        for row in range(start, len(headers)):
+            if rows >= ROWS or plain_bytes >= GROUP_BYTES:
+                return row, opened
+            position, size_bytes, crc, attributes, record_count = headers[row]
             end = position + size_bytes
             if crc32c(view[position + batches.CRC_START : end]) != crc:
-                self._explain(view, position, int(group[row, kernels.BASE_OFFSET]))
-            if attributes & batches.CODEC_MASK and not attributes & batches.CONTROL:
+                self._explain(view, position, int(table[row, kernels.BASE_OFFSET]))
+            codec = attributes & batches.CODEC_MASK
+            if codec and not attributes & batches.CONTROL:
                 try:
-                    plain = codecs.decompress(
-                        attributes & batches.CODEC_MASK, view[position + batches.HEADER_BYTES : end]
-                    )
+                    plain = codecs.decompress(codec, view[position + batches.HEADER_BYTES : end])
                 except StorageError as error:
-                    raise type(error)(self._name(int(group[row, kernels.BASE_OFFSET])) + str(error)) from error
+                    raise type(error)(self._name(int(table[row, kernels.BASE_OFFSET])) + str(error)) from error
                 data = np.frombuffer(plain, np.uint8)
-                group[row, kernels.DATA_ADDRESS] = _address(data)
-                group[row, kernels.DATA_BYTES] = len(data)
+                table[row, kernels.DATA_ADDRESS] = _address(data)
+                table[row, kernels.DATA_BYTES] = size_bytes = len(data)
                 opened.append(data)
-        return opened
+            rows += record_count
+            plain_bytes += size_bytes
+        return len(headers), opened
 
     def _rows(self, view: memoryview, table: np.ndarray, offset_start: int, offset_end: int) -> list[pa.RecordBatch]:
         cursor = self._cursor
@@ -244,17 +258,6 @@ class RowDecoder:
         except StorageError as error:
             raise type(error)(name + str(error)) from error
         raise InvalidBatch(name + "its records are malformed")
-
-
-def _groups(table: np.ndarray) -> Iterator[np.ndarray]:
-    """Consecutive batches, of about `ROWS` rows or `GROUP_BYTES` bytes together."""
-    weight = np.maximum(table[:, kernels.RECORD_COUNT] / ROWS, table[:, kernels.SIZE_BYTES] / GROUP_BYTES).cumsum()
-    start = 0
-    while start < len(table):
-        before = weight[start - 1] if start else 0
-        end = int(weight.searchsorted(before + 1)) + 1  # with the one that passes the mark: no small rests
-        yield table[start:end]
-        start = end
 
 
 def _address(data: np.ndarray) -> int:
