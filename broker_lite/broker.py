@@ -8,27 +8,27 @@ caller's answer waits and the loop goes on.
 
 import asyncio
 import base64
-import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid4
 
 from pylog.broker_lite import event_log
 from pylog.broker_lite.config import BrokerConfig, ConfigError
-from pylog.broker_lite.errors import RequestError
+from pylog.broker_lite.errors import EXPECTED, RequestError
 from pylog.broker_lite.machines.offsets import OffsetEvent, Offsets
-from pylog.broker_lite.machines.topics import CLUSTER_METADATA, CONSUMER_OFFSETS, Topic, Topics
+from pylog.broker_lite.machines.topics import CLUSTER_METADATA, CONSUMER_OFFSETS, INTERNAL_TOPICS, Topic, Topics
 from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import consumer_offsets, metadata_records
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import MetadataRecord
+from pylog.storage import files
+from pylog.storage.log import LogConfig
 from pylog.storage.manager import LogManager
 
-logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CLUSTER_METADATA_ID = UUID(int=1)  # Kafka's own
@@ -44,9 +44,9 @@ class Broker:
         self.offsets = Offsets(config["offset.metadata.max.bytes"])
         self.partitions: dict[tuple[str, int], Partition] = {}
         self._making: dict[str, asyncio.Task[None]] = {}
+        self._unmade: set[str] = set()  # topics whose directories could not be made, and are tried again
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
-        directory.mkdir(parents=True, exist_ok=True)
-        self._logs = LogManager(directory, config.topic({}).log)
+        self._logs = LogManager(directory, LogConfig())
         try:
             self.cluster_id = _cluster_id(directory, self.node_id)
             self._metadata_log = self._logs.open(CLUSTER_METADATA, 0, CLUSTER_METADATA_ID)
@@ -83,7 +83,8 @@ class Broker:
         self._disk.shutdown()
 
     def _on_disk(self, work: Callable[..., T], *args: object) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
+        """Done even if the client that asked for it has gone: what was decided is decided."""
+        return asyncio.shield(asyncio.get_running_loop().run_in_executor(self._disk, work, *args))
 
     def partition(self, topic: str, index: int) -> Partition:
         found = self.partitions.get((topic, index))
@@ -124,22 +125,31 @@ class Broker:
         outcome = self.topics.create(name, partition_count, overrides, uuid4())
         if not validate_only:
             self._change(outcome.events)
-            topic = self.topics.by_name[name]
-            # asked for now, not when the task begins: a deletion that comes next must find its directories
-            opening = self._on_disk(self._flush_and_open, topic)
-            self._making[name] = asyncio.get_running_loop().create_task(self._make(topic, opening))
+            self._start_making(self.topics.by_name[name])
         return outcome.reply
 
     async def topic_made(self, name: str) -> None:
+        """Returns when the topic's partitions are there; one whose disk failed is tried again."""
+        if name in self._unmade and name in self.topics.by_name:
+            self._start_making(self.topics.by_name[name])
         making = self._making.get(name)
         if making is not None:
             await asyncio.shield(making)
+
+    def _start_making(self, topic: Topic) -> None:
+        self._unmade.discard(topic.name)
+        # asked for now, not when the task begins: a deletion that comes next must find its directories
+        opening = self._on_disk(self._flush_and_open, topic)
+        self._making[topic.name] = asyncio.get_running_loop().create_task(self._make(topic, opening))
 
     async def _make(self, topic: Topic, opening: asyncio.Future[list[Partition]]) -> None:
         try:
             logs = await opening
             if self.topics.by_id.get(topic.topic_id) is topic:  # it may have been deleted meanwhile
                 self._install(topic, logs)
+        except EXPECTED:
+            self._unmade.add(topic.name)
+            raise
         finally:
             if self._making.get(topic.name) is asyncio.current_task():
                 del self._making[topic.name]
@@ -150,6 +160,8 @@ class Broker:
 
     def _open_logs(self, topic: Topic) -> list[Partition]:
         config = self.config.topic(topic.overrides)
+        if topic.name in INTERNAL_TOPICS:  # small segments are for users' records, not for ours
+            config = replace(config, log=LogConfig())
         return [
             Partition(self._logs.open(topic.name, partition, topic.topic_id, config.log), config)
             for partition in range(topic.partition_count)
@@ -163,13 +175,14 @@ class Broker:
         outcome = self.topics.delete(name, topic_id)
         topic = outcome.reply
         self._change(outcome.events)
+        deleting = self._on_disk(self._flush_and_delete, topic)
         for index in range(topic.partition_count):
             partition = self.partitions.pop((topic.name, index), None)
             if partition is not None:
                 partition.gone()
         for group, events in self.offsets.topic_deleted(topic.name).items():
             self.change_offsets(group, events)
-        await self._on_disk(self._flush_and_delete, topic)
+        await deleting
         return topic
 
     def _flush_and_delete(self, topic: Topic) -> None:
@@ -217,10 +230,5 @@ def _cluster_id(directory: Path, node_id: int) -> str:
         return properties["cluster.id"]
     cluster_id, directory_id = (base64.urlsafe_b64encode(uuid4().bytes)[:22].decode() for _ in range(2))
     text = f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={directory_id}\n"
-    temporary = file.with_suffix(".tmp")
-    with temporary.open("w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.rename(file)
+    files.replace(file, text.encode(), durable=True)
     return cluster_id

@@ -159,8 +159,8 @@ class Connection(asyncio.BufferedProtocol):
         except (ConnectionError, RuntimeError) as error:  # RuntimeError: the transport is closing
             logger.debug("%s went away: %s", self._peer, error)
             self._transport.abort()
-        except OSError:
-            logger.exception("an answer to %s could not be read", self._peer)
+        except Exception:  # half an answer is out: nothing sensible can follow it
+            logger.exception("an answer to %s could not be sent", self._peer)
             self._transport.abort()
         finally:
             self._task = None

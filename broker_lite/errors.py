@@ -23,6 +23,10 @@ ERROR_CODE: dict[type[Exception], ErrorCode] = {
 }
 
 
+# What may go wrong while a request is handled, and is told to the client.
+EXPECTED = (RequestError, storage.StorageError, OSError)
+
+
 def error_of(error: Exception) -> tuple[ErrorCode, str]:
     """(wire code, message) of an expected error; an unexpected one is raised again."""
     if isinstance(error, RequestError):

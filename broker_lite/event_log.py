@@ -8,6 +8,7 @@ from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol import consumer_offsets
 from pylog.broker_lite.protocol.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from pylog.storage.batch import walk
+from pylog.storage.errors import StorageError
 from pylog.storage.log import PartitionLog
 from pylog.storage.records import Record, decode_batch, encode_batch
 
@@ -25,7 +26,14 @@ def append(log: PartitionLog, records: Sequence[KeyValue], now_ms: int) -> None:
 
 
 def read(log: PartitionLog) -> Iterator[Record]:
-    """Every record of the log, from its start to its end."""
+    """Every record of the log, from its start to its end; an error names the log."""
+    try:
+        yield from _read(log)
+    except StorageError as error:
+        raise type(error)(f"{log.directory}: {error}") from error
+
+
+def _read(log: PartitionLog) -> Iterator[Record]:
     offset = log.log_start_offset
     while (found := log.read(offset, _READ_BYTES_MAX)) is not None:
         data = os.pread(found.file.fileno(), found.length, found.position)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -42,6 +43,7 @@ async def serve(
     stop_when: asyncio.Event | None = None,
 ) -> None:
     """Run until SIGTERM, SIGINT or `stop_when`; `ready` is told the address once connections are accepted."""
+    _raise_open_files_limit()
     stop = stop_when or asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,6 +62,13 @@ async def serve(
             connection.close()
     finally:
         await broker.close()
+
+
+def _raise_open_files_limit() -> None:
+    """Connections and segments take descriptors; the soft limit is often 1024 where 4096 or more are allowed."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):  # a system may have a limit of its own below the hard one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def stop_with_parent(stop: asyncio.Event) -> None:

@@ -26,7 +26,7 @@ _MARKER_TEXT = b'{"version":0,"brokerEpoch":-1}'
 _NAME_BYTES_MAX = 255
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
+_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
 _DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
 _TOPIC_ID = re.compile(r"^topic_id: *([A-Za-z0-9_-]{22})$", re.MULTILINE)
 
@@ -36,6 +36,7 @@ class LogManager:
         self.directory = directory
         self.default_config = default_config
         self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._topic_ids: dict[tuple[str, int], UUID] = {}  # of the open logs
         self._unrecovered: set[tuple[str, int]] = set()
         files.make_directories(directory)
         self._lock: int | None = _lock(directory)
@@ -67,6 +68,8 @@ class LogManager:
         """The partition's log, new if there is none; what another topic of the same name left is set aside."""
         key = (topic, partition)
         if key in self._logs:
+            if self._topic_ids[key] != topic_id:
+                raise ValueError(f"{topic}-{partition} is open for the topic {self._topic_ids[key]}; delete it first")
             return self._logs[key]
         if not _TOPIC.fullmatch(topic) or partition < 0:
             raise ValueError(f"{topic!r}, {partition} cannot name a partition")
@@ -80,7 +83,7 @@ class LogManager:
             files.replace(directory / METADATA_NAME, _metadata_text(topic_id), durable=True)
         log = PartitionLog.open(directory, config or self.default_config, clean=key not in self._unrecovered)
         self._unrecovered.discard(key)
-        self._logs[key] = log
+        self._logs[key], self._topic_ids[key] = log, topic_id
         return log
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
@@ -98,16 +101,19 @@ class LogManager:
 
     def sweep(self, known: Collection[tuple[str, int]], deleted: Collection[UUID]) -> None:
         """Deal with the partitions that nobody knows: what belongs to a topic whose deletion is on record goes, and
-        everything else is set aside. If it is the record that was lost, the data is still there."""
+        every other log is set aside. If it is the record that was lost, the data is still there."""
         for name in files.directories_in(self.directory):
             match = _PARTITION_DIRECTORY.fullmatch(name)
             key = (match[1], int(match[2])) if match else None
             if key is None or key in self._logs:
                 continue
-            if _topic_id_in(self.directory / name) in deleted:  # also where a topic of the same name came after
+            topic_id = _topic_id_in(self.directory / name)
+            if topic_id in deleted:  # also where a topic of the same name came after
                 self.delete(*key)
             elif key not in known:
-                self._set_aside(key)
+                if topic_id is not None or any(file.endswith(".log") for file in files.sizes_in(self.directory / name)):
+                    self._set_aside(key)
+                self._unrecovered.discard(key)  # a folder that is nobody's log is left alone
 
     def close(self) -> None:
         """Close all logs and leave the marker, unless one of them could not be closed."""
@@ -138,7 +144,6 @@ class LogManager:
 
     def _set_aside(self, key: tuple[str, int]) -> None:
         aside = self._rename(key, "stray")
-        self._unrecovered.discard(key)
         _log.warning("%s belongs to no topic that is known; it is kept as %s", self._path(key), aside.name)
 
     def _rename(self, key: tuple[str, int], why: str) -> Path:

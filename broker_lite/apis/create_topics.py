@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.machines.topics import Topic
 from pylog.broker_lite.protocol.create_topics import (
     SPEC,
@@ -29,13 +29,13 @@ async def handle(broker: "Broker", message: CreateTopicsRequest, request: Reques
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             topic = _decide(broker, asked, message.validate_only)
             results.append(_created(topic, message.validate_only))
-        except (RequestError, OSError) as error:
+        except EXPECTED as error:
             results.append(_refused(asked.name, error))
     for index, result in enumerate(results):
         if result.error_code == ErrorCode.NONE:
             try:
                 await broker.topic_made(result.name)
-            except OSError as error:
+            except EXPECTED as error:
                 results[index] = _refused(result.name, error)
     return CreateTopicsResponse(topics=results)
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.protocol.delete_topics import (
     SPEC,
     DeletableTopicResult,
@@ -28,7 +28,7 @@ async def _delete(broker: "Broker", state: DeleteTopicState) -> DeletableTopicRe
             raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
         topic = await broker.delete_topic(state.name, state.topic_id)
         return DeletableTopicResult(topic.name, topic.topic_id)
-    except (RequestError, OSError) as error:
+    except EXPECTED as error:
         code, text = error_of(error)
         return DeletableTopicResult(state.name, state.topic_id, code, text)
 

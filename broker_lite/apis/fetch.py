@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pylog.broker_lite.api import Api, Request
 from pylog.broker_lite.connection import Answer, Parts
-from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, error_of
 from pylog.broker_lite.partition import Waiter, check_epoch
 from pylog.broker_lite.protocol import fetch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest, PartitionHead
-from pylog.storage.errors import OffsetOutOfRange, StorageError
+from pylog.storage.errors import OffsetOutOfRange
 from pylog.storage.log import FileSlice
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _read(broker: "Broker", asked: FetchPartition, room: int, *, first: bool) ->
         if found is not None and found.length > room and not first:
             found = None
         code = ErrorCode.NONE
-    except (RequestError, StorageError, OSError) as error:
+    except EXPECTED as error:
         code, found = error_of(error)[0], None
     records_bytes = 0 if found is None else found.length
     head = PartitionHead(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.find_coordinator import (
     GROUP,
@@ -24,7 +24,7 @@ async def handle(broker: "Broker", message: FindCoordinatorRequest, request: Req
                 ErrorCode.INVALID_REQUEST, "This broker coordinates groups; transactions are not supported yet."
             )
         await broker.coordinator_ready()
-    except (RequestError, OSError) as error:
+    except EXPECTED as error:
         code, text = error_of(error)
         refused = Coordinator(node_id=-1, port=-1, error_code=code, error_message=text)
         return _response(refused, message, request.version)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.errors import error_of
+from pylog.broker_lite.errors import EXPECTED, error_of
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.init_producer_id import SPEC, InitProducerIdRequest, InitProducerIdResponse
 
@@ -16,7 +16,7 @@ async def handle(broker: "Broker", message: InitProducerIdRequest, request: Requ
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await broker.new_producer_id()
-    except OSError as error:
+    except EXPECTED as error:
         return InitProducerIdResponse(error_code=error_of(error)[0])
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.partition import LEADER_EPOCH, Partition, check_epoch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.list_offsets import (
@@ -17,7 +17,6 @@ from pylog.broker_lite.protocol.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from pylog.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -37,7 +36,7 @@ def _offset(broker: "Broker", topic: str, asked: ListOffsetsPartition) -> ListOf
     try:
         check_epoch(asked.current_leader_epoch)
         found = _find(broker.partition(topic, index), asked.timestamp)
-    except (RequestError, StorageError, OSError) as error:
+    except EXPECTED as error:
         return ListOffsetsPartitionResponse(index, error_of(error)[0])
     if found is None:
         return ListOffsetsPartitionResponse(index)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, Topic
 from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol.errors import ErrorCode
@@ -50,7 +50,7 @@ async def _topic(broker: "Broker", asked: MetadataRequestTopic, message: Metadat
     else:
         try:
             topic = await _by_name(broker, asked.name, create=message.allow_auto_topic_creation)
-        except (RequestError, OSError) as error:
+        except EXPECTED as error:
             return MetadataResponseTopic(error_of(error)[0], asked.name, ZERO_UUID)
     await broker.topic_made(topic.name)
     operations = _TOPIC_OPERATIONS if message.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, error_of
 from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_commit import (
@@ -22,7 +22,7 @@ async def handle(broker: "Broker", message: OffsetCommitRequest, request: Reques
     try:
         await broker.coordinator_ready()
         errors = _commit(broker, message)
-    except (RequestError, OSError) as error:
+    except EXPECTED as error:
         code = error_of(error)[0]
         errors = {(topic.name, one.partition_index): code for topic in message.topics for one in topic.partitions}
     return OffsetCommitResponse(

@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Api, Request
 from pylog.broker_lite.connection import Parts
-from pylog.broker_lite.errors import RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.machines.topics import INTERNAL_TOPICS
 from pylog.broker_lite.protocol import produce
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.produce import ProducedPartition, ProducePartition, ProduceRequest
 from pylog.storage.batch import HEADER_BYTES, MAGIC, read_header
 from pylog.storage.codecs import ZSTD
-from pylog.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -37,7 +36,7 @@ def _append(broker: "Broker", message: ProduceRequest, asked: ProducePartition, 
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{asked.topic} is written by the broker alone.")
         records = _checked(asked, version, partition.config.message_bytes_max)
         appended = partition.append(records)
-    except (RequestError, StorageError, OSError) as error:
+    except EXPECTED as error:
         code, text = error_of(error)
         return ProducedPartition(asked.topic, asked.partition, code, error_message=text)
     return ProducedPartition(

@@ -11,8 +11,10 @@ from uuid import UUID
 
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.outcome import Outcome
+from pylog.broker_lite.protocol import consumer_offsets, metadata_records
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import (
+    TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -21,14 +23,13 @@ from pylog.broker_lite.protocol.metadata_records import (
     TopicRecord,
 )
 
-CLUSTER_METADATA = "__cluster_metadata"
-CONSUMER_OFFSETS = "__consumer_offsets"
+CLUSTER_METADATA = metadata_records.TOPIC
+CONSUMER_OFFSETS = consumer_offsets.TOPIC
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS})
 
 TOPIC_NAME_CHARACTERS_MAX = 249
 PARTITIONS_MAX = 100_000
 PRODUCER_ID_BLOCK = 1000
-_TOPIC_RESOURCE = 2
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -53,6 +54,8 @@ class Topics:
         self, name: str, partition_count: int, overrides: Mapping[str, str], topic_id: UUID
     ) -> Outcome[MetadataRecord, Topic]:
         check_name(name)
+        if name == CLUSTER_METADATA:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own.")
         if name in self.by_name:
             raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if not 1 <= partition_count <= PARTITIONS_MAX:
@@ -62,7 +65,7 @@ class Topics:
             )
         events: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
         events += [
-            ConfigRecord(resource_type=_TOPIC_RESOURCE, resource_name=name, name=key, value=value)
+            ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
             for key, value in overrides.items()
         ]
         events += [
@@ -113,7 +116,7 @@ class Topics:
             case PartitionRecord():
                 self.by_id[event.topic_id].partition_count += 1
             case ConfigRecord():
-                if event.resource_type == _TOPIC_RESOURCE and event.value is not None:
+                if event.resource_type == TOPIC_RESOURCE and event.value is not None:
                     self.by_name[event.resource_name].overrides[event.name] = event.value
             case RemoveTopicRecord():
                 del self.by_name[self.by_id.pop(event.topic_id).name]

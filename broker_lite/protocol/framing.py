@@ -20,7 +20,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
-    """`frame` without its size. The tags of a flexible header are for `skip_request_tags`."""
+    """`frame` without its size. The tags of a flexible header are the caller's to skip."""
     try:
         api_key, api_version, correlation_id = _HEADER.unpack_from(frame, 0)
         client_id, position = wire.read_string(frame, _HEADER.size)

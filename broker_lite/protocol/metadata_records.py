@@ -15,7 +15,6 @@ TOPIC = "__cluster_metadata"
 _FRAME_VERSION = 1
 
 TOPIC_RESOURCE = 2  # `resource_type` of a topic's configuration
-BROKER_RESOURCE = 4
 
 
 @message

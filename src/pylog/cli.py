@@ -40,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _serve(given: argparse.Namespace) -> int:
     from pylog.broker_lite import server
     from pylog.broker_lite.config import BrokerConfig, ConfigError
+    from pylog.broker_lite.protocol.wire import MalformedFrame
     from pylog.storage.errors import StorageError
 
     logging.basicConfig(level=given.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -54,12 +55,11 @@ def _serve(given: argparse.Namespace) -> int:
         listen = server.parse_address(given.listen)
         config = BrokerConfig.load(given.config, given.set)
         asyncio.run(run())
-    except (ConfigError, StorageError, OSError) as error:
+    except (ConfigError, StorageError, MalformedFrame, OSError) as error:
         print(f"pylog: {error}", file=sys.stderr)
         return 1
-    finally:
-        if given.remove_data:
-            shutil.rmtree(given.data, ignore_errors=True)
+    if given.remove_data:  # not after a start that failed: the next one may not
+        shutil.rmtree(given.data, ignore_errors=True)
     return 0
 
 

@@ -5,6 +5,7 @@ kill -9, the pipe closes, and the child stops and removes the directory.
 """
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,7 @@ class Broker:
     def __init__(
         self, data: str | Path | None = None, *, listen: str = "127.0.0.1:0", config: Mapping[str, Any] | None = None
     ) -> None:
+        self._owner = os.getpid()
         self._temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="pylog-") if data is None else data)
         self._listen = listen
@@ -108,4 +110,5 @@ class Broker:
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
-            self.stop()
+            if os.getpid() == self._owner:  # not in a forked child that lets go of its copy
+                self.stop()

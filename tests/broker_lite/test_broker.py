@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import threading
 from uuid import UUID
 
 import pytest
@@ -176,17 +177,63 @@ def test_what_a_topic_cannot_override_is_refused(tmp_path):
     run(tmp_path, create)
 
 
-def test_a_disk_that_fails_while_a_topic_is_made_is_told_and_mended_by_a_restart(tmp_path, monkeypatch):
+def test_a_disk_that_fails_while_a_topic_is_made_is_told_and_tried_again(tmp_path, monkeypatch):
     async def fail(broker):
         def no_room(*args):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(broker._logs, "open", no_room)
-        with pytest.raises(OSError, match="No space left"):
-            await broker.create_topic("orders", 1)
+        with monkeypatch.context() as full:
+            full.setattr(broker._logs, "open", no_room)
+            with pytest.raises(OSError, match="No space left"):
+                await broker.create_topic("orders", 1)
+            with pytest.raises(OSError, match="No space left"):
+                await broker.topic_made("orders")
+        await broker.topic_made("orders")
+        return broker.partition("orders", 0).append(a_batch()).base_offset
 
-    async def append(broker):
-        broker.partition("orders", 0).append(a_batch())
+    assert run(tmp_path, fail) == 0
 
-    run(tmp_path, fail)
-    run(tmp_path, append)
+
+def test_the_metadata_log_is_not_a_topic(tmp_path):
+    async def create(broker):
+        with pytest.raises(RequestError) as refused:
+            await broker.create_topic("__cluster_metadata", 1)
+        assert refused.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        with pytest.raises(RequestError):
+            await broker.delete_topic("__cluster_metadata", NO_ID)
+        with pytest.raises(RequestError):
+            broker.partition("__cluster_metadata", 0)
+
+    run(tmp_path, create)
+
+
+def test_a_deletion_is_done_though_its_client_has_gone(tmp_path):
+    async def delete_and_leave(broker):
+        await broker.create_topic("orders", 1)
+        broker.partition("orders", 0).append(a_batch(b"old"))
+        busy = threading.Event()
+        broker._disk.submit(busy.wait)
+        deletion = asyncio.create_task(broker.delete_topic("orders", NO_ID))
+        await asyncio.sleep(0)
+        deletion.cancel()
+        creation = asyncio.create_task(broker.create_topic("orders", 1))
+        await asyncio.sleep(0)
+        busy.set()
+        await creation
+        assert broker.partition("orders", 0).append(a_batch(b"new")).base_offset == 0
+
+    async def end(broker):
+        return broker.partition("orders", 0).log.log_end_offset
+
+    run(tmp_path, delete_and_leave)
+    assert run(tmp_path, end) == 1
+
+
+def test_small_segments_of_users_do_not_hinder_the_brokers_own_logs(tmp_path):
+    async def work(broker):
+        await broker.create_topic("many", 500)
+        await broker.coordinator_ready()
+        commits = {("many", index): CommittedOffset(1, -1, "x" * 50, 0) for index in range(500)}
+        broker.change_offsets("g", broker.offsets.commit("g", -1, commits).events)
+
+    run(tmp_path, work, config={"log.segment.bytes": 1024, "offsets.topic.num.partitions": 2})

@@ -220,6 +220,13 @@ def test_what_another_topic_of_the_name_left_is_set_aside(
     assert manage().open("orders", 0, OTHER_ID).log_end_offset == 0
 
 
+def test_an_open_log_is_not_handed_out_for_another_topic_of_its_name(manage: Callable[[], LogManager]) -> None:
+    manager = manage()
+    manager.open("orders", 0, ID)
+    with pytest.raises(ValueError, match="delete it first"):
+        manager.open("orders", 0, OTHER_ID)
+
+
 @pytest.mark.parametrize("text", [None, b"", b"version: 0\ntopic_id: AAEC", b"\xff\xfe\x00garbage"])
 def test_a_folder_whose_id_cannot_be_read_is_adopted(manage: Callable[[], LogManager], text: bytes | None) -> None:
     manager = manage()
@@ -317,7 +324,7 @@ def test_of_the_partitions_that_nobody_knows_the_deleted_go_and_others_are_set_a
     manager.close()
     manager = manage()
     manager.open("opened", 0, ID)
-    for name in ("lost+found", "notes", "known-x", "archive-2026-"):
+    for name in ("lost+found", "notes", "known-x", "archive-2026", "backup-01"):
         (manager.directory / name).mkdir()
     with caplog.at_level(logging.WARNING):
         manager.sweep({("known", 0), ("again", 0)}, {OTHER_ID})
@@ -326,7 +333,7 @@ def test_of_the_partitions_that_nobody_knows_the_deleted_go_and_others_are_set_a
     (aside,) = (name for name in folders if name.endswith("-stray"))
     assert aside.startswith("lost-0.")
     folders.remove(aside)
-    assert folders == ["archive-2026-", "known-0", "known-x", "lost+found", "notes", "opened-0"]
+    assert folders == ["archive-2026", "backup-01", "known-0", "known-x", "lost+found", "notes", "opened-0"]
     assert manager.open("again", 0, ID).log_end_offset == 0
 
 
