@@ -119,7 +119,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = self._latest
         if self._target is not None:
             until = {
-                place: min(offset, self._target[place]) for place, offset in until.items() if place in self._target
+                # a query that starts at `latest` begins behind its target if records came in between
+                place: min(offset, max(self._target[place], begin.get(place, 0)))
+                for place, offset in until.items()
+                if place in self._target
             }
         if isinstance(limit, ReadMaxRows):
             return limited(self._begin(begin, until), until, limit.max_rows)

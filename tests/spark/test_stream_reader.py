@@ -141,6 +141,20 @@ def test_available_now_ends_where_the_topic_ended_when_it_began(
     assert reader.reportLatestOffset() == {topic: {"0": 15}}
 
 
+def test_available_now_from_latest_ends_where_it_starts_though_records_come(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 10)
+    reader = new_reader(topic, "latest")
+    reader.prepareForTriggerAvailableNow()
+    produce(topic, 0, 5)
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 15}}
+    assert reader.latestOffset(start, ALL) == start
+    assert reader.latestOffset(start, ALL) == start
+
+
 def test_a_new_partition_is_read_from_its_first_offset(
     new_topic: NewTopic, produce: Produce, new_reader: NewReader
 ) -> None:
