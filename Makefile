@@ -29,8 +29,8 @@ lint: $(INSTALLED) ## style, formatting and types
 bench: java $(INSTALLED) ## pylog beside its peers, measured in one run
 	$(RUN) -m benchmarks $(BENCH_ARGS)
 
-faults: $(INSTALLED) ## only the tests that break things
-	$(PYTEST) -m faults $(TEST_ARGS)
+faults: $(INSTALLED) ## only the tests that break things, with more rounds
+	PYLOG_FAULT_ROUNDS=20 $(PYTEST) -m faults $(TEST_ARGS)
 
 test-kafka: java $(INSTALLED) ## the connector's tests against a real Apache Kafka
 	$(RUN) -m tests.support.jars

@@ -14,6 +14,8 @@ from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.records import Record, encode_batch
 
+pytestmark = pytest.mark.faults
+
 NO_ID = UUID(int=0)
 CONFIG = {"offsets.topic.num.partitions": 3}
 

@@ -9,6 +9,8 @@ import pytest
 from pylog.broker_lite.protocol import framing
 from tests.support.foreign_clients import CLIENTS, ForeignRecord
 
+pytestmark = pytest.mark.faults
+
 RECORD = ForeignRecord(b"k", b"v", (), 1_700_000_000_000)
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(189)
 

@@ -14,6 +14,8 @@ from pylog.storage.batch import walk
 from pylog.storage.records import decode_batch
 from tests.support.foreign_clients import CLIENTS, ForeignRecord, KafkaPython
 
+pytestmark = pytest.mark.faults
+
 NOW_MS = 1_700_000_000_000
 
 

@@ -14,6 +14,8 @@ from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.records import Record, encode_batch
 from tests.support.logs import START_MS, batch_of, log_in, records_in, reopened
 
+pytestmark = pytest.mark.faults
+
 BATCH_BYTES = len(batch_of(2))
 FIRST = f"{0:020d}"
 
