@@ -4,6 +4,7 @@ A `RowDecoder` serves one task: one topic partition and one schema. Python works
 decompression) and once per Arrow batch; records are handled by kernels only. What is not asked for is not copied.
 """
 
+from collections.abc import Iterator
 from typing import NoReturn
 
 import numpy as np
@@ -40,7 +41,7 @@ def arrow_schema(columns: list[str]) -> pa.Schema:
 
 
 class RowDecoder:
-    """Keeps scratch memory between calls: one thread at a time."""
+    """Keeps scratch memory between calls: take all rows of one `decode` before the next."""
 
     def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
         for field in schema:
@@ -59,17 +60,30 @@ class RowDecoder:
         self._nulls = {name: pa.nulls(0, COLUMN_TYPES[name]) for name in ("key", "value", "headers")}
         self._constants: dict[tuple[str, int], pa.Array] = {}
 
-    def decode(self, fetched: Buffer, offset_start: int, offset_end: int) -> tuple[list[pa.RecordBatch], int]:
+    def decode(self, fetched: Buffer, offset_start: int, offset_end: int) -> tuple[Iterator[pa.RecordBatch], int]:
         """(the rows with offset_start <= offset < offset_end, the next offset to fetch).
 
         `fetched` holds whole batches and perhaps a cut-off last one, which is left out: without a whole batch the
-        next offset is `offset_start`. Raises CorruptBatch, InvalidBatch, UnsupportedBatch or BatchTooLarge.
+        next offset is `offset_start`. The rows are decoded as they are taken: a small fetch may hold gigabytes.
+        Raises CorruptBatch, InvalidBatch, UnsupportedBatch or BatchTooLarge.
         """
         view = memoryview(fetched).cast("B")
         table, bad_position = kernels.scan_batches(_address(np.frombuffer(view, np.uint8)), len(view))
         wanted, next_offset = self._select(table, offset_start, offset_end)
+        if next_offset >= offset_end:
+            bad_position = -1  # behind what was asked for
+        return self._arrow_batches(view, wanted, offset_start, offset_end, next_offset, bad_position), next_offset
+
+    def _arrow_batches(
+        self,
+        view: memoryview,
+        wanted: np.ndarray,
+        offset_start: int,
+        offset_end: int,
+        next_offset: int,
+        bad_position: int,
+    ) -> Iterator[pa.RecordBatch]:
         headers = wanted[:, : kernels.RECORD_COUNT + 1].tolist()
-        arrow_batches: list[pa.RecordBatch] = []
         start = 0
         while start < len(wanted):
             # the plain data of compressed batches lives until the kernels have read it
@@ -77,12 +91,11 @@ class RowDecoder:
             group = wanted[start:end]
             if (is_control := group[:, kernels.ATTRIBUTES] & batches.CONTROL).any():
                 group = group[is_control == 0]
-            arrow_batches += self._rows(view, group, offset_start, offset_end)
+            yield from self._rows(view, group, offset_start, offset_end)
             del opened
             start = end
-        if bad_position >= 0 and next_offset < offset_end:
+        if bad_position >= 0:
             self._explain(view, bad_position, next_offset)
-        return arrow_batches, next_offset
 
     def _select(self, table: np.ndarray, offset_start: int, offset_end: int) -> tuple[np.ndarray, int]:
         """(the batches that may hold rows of the window, the next offset to fetch)."""
@@ -127,12 +140,13 @@ class RowDecoder:
             plain_bytes += size_bytes
         return len(headers), opened
 
-    def _rows(self, view: memoryview, table: np.ndarray, offset_start: int, offset_end: int) -> list[pa.RecordBatch]:
+    def _rows(
+        self, view: memoryview, table: np.ndarray, offset_start: int, offset_end: int
+    ) -> Iterator[pa.RecordBatch]:
         cursor = self._cursor
         cursor[:] = 0
         # a count that says more than the data can hold must not make us allocate
         rows_left = int(np.minimum(table[:, kernels.RECORD_COUNT], table[:, kernels.DATA_BYTES]).sum())
-        arrow_batches = []
         status = kernels.MORE
         while status == kernels.MORE:
             # equal parts rather than a small rest
@@ -163,8 +177,7 @@ class RowDecoder:
             if rows:
                 last = int(cursor[kernels.NEXT_BATCH]) - (cursor[kernels.NEXT_RECORD] == 0)
                 timestamp_type = int(table[last, kernels.ATTRIBUTES] & batches.LOG_APPEND_TIME != 0)
-                arrow_batches.append(self._arrow_batch(rows, offsets, timestamps, timestamp_type))
-        return arrow_batches
+                yield self._arrow_batch(rows, offsets, timestamps, timestamp_type)
 
     def _make_room(self, row_max: int) -> None:
         """Scratch for one Arrow batch; kept, because most calls need the same."""

@@ -52,9 +52,8 @@ def _read(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "I
     while position < wanted.end:
         try:
             for fetched in fetch_range(cluster, wanted.topic, wanted.partition, position, wanted.end):
-                batches, _ = decoder.decode(fetched.records, position, wanted.end)
+                yield from decoder.decode(fetched.records, position, wanted.end)[0]
                 position = fetched.next_offset
-                yield from batches
             return
         except OffsetOutOfRange as error:
             report_loss(options.fail_on_data_loss, f"{error}; it was to be read up to {wanted.end}")

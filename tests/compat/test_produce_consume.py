@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import pylog
+from pylog.connector.columnar.decode import RowDecoder, arrow_schema
 from pylog.storage.batch import walk
 from pylog.storage.codecs import CODEC_BY_NAME
 from pylog.storage.records import decode_batch
@@ -45,7 +46,7 @@ def test_every_client_reads_what_every_client_wrote(
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("writer", CLIENTS)
-def test_our_plain_decoder_reads_the_file_that_a_client_filled(
+def test_our_decoders_read_the_file_that_a_client_filled(
     own_broker: pylog.Broker, topic_of: dict[tuple[str, str], str], writer: str, codec: str
 ) -> None:
     data = log_bytes(own_broker, topic_of[writer, codec])
@@ -55,6 +56,17 @@ def test_our_plain_decoder_reads_the_file_that_a_client_filled(
     records = [record for position, _ in walk(data) for record in decode_batch(data, position)]
     assert [record.offset for record in records] == list(range(len(RECORDS)))
     assert [(one.key, one.value, one.headers, one.timestamp_ms) for one in records] == [tuple(one) for one in RECORDS]
+    columns, _ = RowDecoder("t", 0, arrow_schema(["offset", "key", "value", "headers"])).decode(data, 0, len(RECORDS))
+    by_kernels = [row for batch in columns for row in batch.to_pylist()]
+    assert by_kernels == [
+        {
+            "offset": one.offset,
+            "key": one.key,
+            "value": one.value,
+            "headers": [{"key": key, "value": value} for key, value in one.headers] or None,
+        }
+        for one in records
+    ]
 
 
 def log_bytes(broker: pylog.Broker, topic: str, partition: int = 0) -> bytes:

@@ -26,6 +26,13 @@ TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 Row = tuple[bytes | None, bytes | None, str, int, int, int, int, list[dict[str, object]] | None]
 
 
+def decoded(
+    decoder: RowDecoder, fetched: batches.Buffer, offset_start: int, offset_end: int
+) -> tuple[list[pa.RecordBatch], int]:
+    rows, next_offset = decoder.decode(fetched, offset_start, offset_end)
+    return list(rows), next_offset
+
+
 def plain_rows(fetched: bytes, offset_start: int, offset_end: int) -> list[Row]:
     rows: list[Row] = []
     for position, header in batches.walk(fetched):
@@ -94,8 +101,8 @@ def test_rows_are_those_of_the_plain_decoder(data: st.DataObject, whole: tuple[b
         st.tuples(st.integers(1, 20), st.sampled_from([1, 500, 1 << 20]), st.sampled_from([1, 100, 1 << 20]))
     )
     with small_limits(*limits):
-        found, next_found = RowDecoder("orders", 3, arrow_schema(ALL)).decode(
-            fetched + fetched[:cut], offset_start, offset_end
+        found, next_found = decoded(
+            RowDecoder("orders", 3, arrow_schema(ALL)), fetched + fetched[:cut], offset_start, offset_end
         )
     assert arrow_rows(found) == plain_rows(fetched, offset_start, offset_end)
     assert next_found == min(max(next_offset, offset_start), offset_end)
@@ -191,11 +198,11 @@ def assert_as_plain(fetched: bytes) -> None:
     headers = [header for _, header in batches.walk(fetched)]
     in_order = all(one.next_offset <= other.base_offset for one, other in itertools.pairwise(headers))
     if readable and in_order:
-        found, _ = decoder.decode(fetched, 0, OFFSET_MAX)
+        found, _ = decoded(decoder, fetched, 0, OFFSET_MAX)
         assert arrow_rows(found) == expected
     else:
         with pytest.raises(StorageError, match="topic 'orders', partition 3, batch at offset"):
-            decoder.decode(fetched, 0, OFFSET_MAX)
+            decoded(decoder, fetched, 0, OFFSET_MAX)
 
 
 def one_batch(**changes: int) -> bytearray:
@@ -238,7 +245,7 @@ def test_what_is_wrong_is_said_with_topic_partition_and_offset(
     fetched: bytearray, error: type[StorageError], words: str
 ) -> None:
     with pytest.raises(error, match=words) as raised:
-        RowDecoder("orders", 3, arrow_schema(ALL)).decode(fetched, 0, 100)
+        decoded(RowDecoder("orders", 3, arrow_schema(ALL)), fetched, 0, 100)
     assert str(raised.value).startswith("topic 'orders', partition 3, batch at offset ")
 
 
@@ -246,7 +253,7 @@ def test_what_decompresses_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatc
     fetched = encode_batch([Record(0, 0, None, b"\0" * 100_000)], codec=codecs.LZ4)
     monkeypatch.setattr(codecs.decompress, "__defaults__", (10_000,))
     with pytest.raises(BatchTooLarge, match="partition 3, batch at offset 0"):
-        RowDecoder("orders", 3, arrow_schema(ALL)).decode(fetched, 0, 100)
+        decoded(RowDecoder("orders", 3, arrow_schema(ALL)), fetched, 0, 100)
 
 
 @pytest.mark.parametrize(
@@ -255,21 +262,21 @@ def test_what_decompresses_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatc
 )
 def test_damage_outside_the_window_is_somebody_elses(damaged: bytearray) -> None:
     before = encode_batch([Record(5, NOW_MS, None, b"good")])
-    found, next_offset = RowDecoder("orders", 3, arrow_schema(["value"])).decode(before + damaged, 5, 6)
+    found, next_offset = decoded(RowDecoder("orders", 3, arrow_schema(["value"])), before + damaged, 5, 6)
     assert [batch.to_pydict() for batch in found] == [{"value": [b"good"]}]
     assert next_offset == 6
 
 
 @pytest.mark.parametrize("fetched", [b"", bytes(60), bytes(one_batch()[:-1]), memoryview(bytearray(one_batch()))[:70]])
 def test_without_a_whole_batch_the_same_offset_is_fetched_again(fetched: bytes) -> None:
-    assert RowDecoder("orders", 3, arrow_schema(ALL)).decode(fetched, 7, 100) == ([], 7)
+    assert decoded(RowDecoder("orders", 3, arrow_schema(ALL)), fetched, 7, 100) == ([], 7)
 
 
 def test_a_batch_that_compaction_left_empty_moves_the_offset_on() -> None:
     empty = one_batch(record_count=0)[: batches.HEADER_BYTES]
     struct.pack_into(">i", empty, 8, batches.HEADER_BYTES - batches.PREFIX_BYTES)
     renew_crcs(empty)
-    assert RowDecoder("orders", 3, arrow_schema(ALL)).decode(empty, 7, 100) == ([], 9)
+    assert decoded(RowDecoder("orders", 3, arrow_schema(ALL)), empty, 7, 100) == ([], 9)
 
 
 def test_a_control_batch_gives_no_rows_and_moves_the_offset_on() -> None:
@@ -277,7 +284,7 @@ def test_a_control_batch_gives_no_rows_and_moves_the_offset_on() -> None:
         "0000000000000007000000420000000302b40e86630030000000000000018bcfe568000000018bcfe5680000000000000003e8"
         "0005ffffffff000000012000000008000000010c00000000000900"
     )
-    assert RowDecoder("orders", 3, arrow_schema(ALL)).decode(commit, 0, 100) == ([], 8)
+    assert decoded(RowDecoder("orders", 3, arrow_schema(ALL)), commit, 0, 100) == ([], 8)
 
 
 def test_a_batch_written_by_kafka_itself_is_read() -> None:
@@ -285,7 +292,7 @@ def test_a_batch_written_by_kafka_itself_is_read() -> None:
         "00000000000000000000004cffffffff0220409f0d0000000000010000018bcfe568000000018bcfe56805ffffffffffffffff"
         "ffffffffffff000000021c000000046b31047631020268027816000a02010a68656c6c6f00"
     )
-    found, next_offset = RowDecoder("orders", 3, arrow_schema(ALL)).decode(fetched, 0, 100)
+    found, next_offset = decoded(RowDecoder("orders", 3, arrow_schema(ALL)), fetched, 0, 100)
     assert next_offset == 2
     assert arrow_rows(found) == [
         (b"k1", b"v1", "orders", 3, 0, NOW_MS * 1000, 0, [{"key": "h", "value": b"x"}]),
@@ -297,8 +304,8 @@ def test_a_batch_written_by_kafka_itself_is_read() -> None:
 @settings(deadline=None, max_examples=50)
 def test_only_the_columns_asked_for_in_their_order(columns: list[str]) -> None:
     fetched = encode_batch([Record(0, NOW_MS, b"k", b"v", (("h", b"x"),)), Record(1, NOW_MS, None, None)])
-    (every,), _ = RowDecoder("orders", 3, arrow_schema(ALL)).decode(fetched, 0, 2)
-    (some,), _ = RowDecoder("orders", 3, arrow_schema(columns)).decode(fetched, 0, 2)
+    (every,), _ = decoded(RowDecoder("orders", 3, arrow_schema(ALL)), fetched, 0, 2)
+    (some,), _ = decoded(RowDecoder("orders", 3, arrow_schema(columns)), fetched, 0, 2)
     assert some.equals(every.select(columns))
 
 
@@ -307,7 +314,7 @@ def test_arrow_batches_have_about_ten_thousand_rows_and_no_small_rest() -> None:
     for count in (9_990, 30, 15_000, 31_000):
         fetched += encode_batch([Record(next_offset + row, 0, None, b"") for row in range(count)])
         next_offset += count
-    found, _ = RowDecoder("orders", 3, arrow_schema(["offset"])).decode(fetched, 0, next_offset)
+    found, _ = decoded(RowDecoder("orders", 3, arrow_schema(["offset"])), fetched, 0, next_offset)
     sizes = [batch.num_rows for batch in found]
     assert sum(sizes) == next_offset
     assert all(5_000 <= size <= 16_000 for size in sizes[1:]), sizes
@@ -318,7 +325,7 @@ def test_header_keys_that_are_not_utf8_are_repaired() -> None:
     fetched = encode_batch([Record(0, 0, None, b"", (("ab", b"1"), ("c", None)))])
     fetched[fetched.index(b"ab")] = 0xFF
     renew_crcs(fetched)
-    (batch,), _ = RowDecoder("orders", 3, arrow_schema(["headers"])).decode(fetched, 0, 1)
+    (batch,), _ = decoded(RowDecoder("orders", 3, arrow_schema(["headers"])), fetched, 0, 1)
     batch.validate(full=True)
     assert batch["headers"].to_pylist() == [[{"key": "�b", "value": b"1"}, {"key": "c", "value": None}]]
 
@@ -326,10 +333,10 @@ def test_header_keys_that_are_not_utf8_are_repaired() -> None:
 def test_rows_outlive_the_fetch_and_the_next_one() -> None:
     decoder = RowDecoder("orders", 3, arrow_schema(ALL))
     fetched = bytearray(encode_batch([Record(0, NOW_MS, b"k", b"v" * 99)], codec=codecs.LZ4))
-    found, _ = decoder.decode(fetched, 0, 1)
+    found, _ = decoded(decoder, fetched, 0, 1)
     before = arrow_rows(found)
     fetched[:] = bytes(len(fetched))
-    decoder.decode(encode_batch([Record(1, 0, b"other", b"w" * 99)]), 0, 2)
+    decoded(decoder, encode_batch([Record(1, 0, b"other", b"w" * 99)]), 0, 2)
     assert arrow_rows(found) == before
 
 
