@@ -17,6 +17,7 @@ from pylog.connector.client.fetcher import fetch_range
 from pylog.connector.spark.errors import DataLoss
 from pylog.connector.spark.options import SourceOptions
 from pylog.connector.spark.plan import OffsetRange
+from pylog.connector.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,9 +39,9 @@ def report_loss(fail_on_data_loss: bool, what: str) -> None:
 
 
 def read_partition(options: SourceOptions, schema: StructType, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-    if partition.value is None:  # Spark's way to say that a batch read has no partitions
-        return iter(())
-    return _read(options, schema, partition.value)
+    if partition.value is not None:  # None is Spark's way to say that a batch read has no partitions
+        yield from _read(options, schema, partition.value)
+        settle()
 
 
 def _read(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pylog.connector.spark.options import SinkOptions
+from pylog.connector.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,4 +45,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _write(options: SinkOptions, batches: "Iterator[pa.RecordBatch]") -> Written:
     from pylog.connector.spark.write import write_rows  # loads numba: in tasks only, not on the driver
 
-    return Written(write_rows(options, batches))
+    written = Written(write_rows(options, batches))
+    settle()
+    return written
