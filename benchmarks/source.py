@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks import producer_performance, spark
 from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Target, measure, say, size_name
-from benchmarks.peers import RunningBroker, brokers
+from benchmarks.peers import PARTITIONS, RunningBroker, brokers
 from benchmarks.producer_performance import Load
 
 TITLE = 'Spark source: format("pylog") beside format("kafka"), to noop, 4 partitions, local[2]'
@@ -75,7 +75,7 @@ def _stream(session: SparkSession, name: str, broker: RunningBroker, topic: str,
         began = time.perf_counter()
         rows = session.readStream.format(name).options(**_options(broker, topic))
         query = (
-            rows.option("maxOffsetsPerTrigger", -(-count // TRIGGERS))
+            rows.option("maxOffsetsPerTrigger", -(-count // TRIGGERS) + PARTITIONS)  # which are rounded one by one
             .load()
             .writeStream.format("noop")
             .option("checkpointLocation", checkpoint)
