@@ -10,8 +10,6 @@ from pyspark.sql import functions as F
 from benchmarks import spark
 from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Target, measure, size_name
 from benchmarks.peers import PARTITIONS, RunningBroker, brokers
-from pylog.connector.client.cluster import Cluster
-from pylog.connector.client.config import ClientConfig
 
 TITLE = 'Spark sink: format("pylog") beside format("kafka"), from cached rows of key and value, local[2]'
 ROUNDS = 3
@@ -69,8 +67,7 @@ def _write(rows: DataFrame, rows_count: int, broker: RunningBroker, way: str, se
         began = time.perf_counter()
         rows.write.format(way).options(**options).mode("append").save()
         seconds = time.perf_counter() - began
-        cluster = Cluster(ClientConfig.parse({"bootstrap.servers": broker.bootstrap_servers}))
-        written = sum(cluster.latest([(topic, partition) for partition in range(PARTITIONS)]).values())
+        written = broker.records_in(topic)
     if written != rows_count:
         raise RuntimeError(f"{written} records stand in the topic, and {rows_count} rows were written")
     return {"rows/s": rows_count / seconds}
