@@ -4,6 +4,8 @@ Python works per Arrow batch, topic and record batch, never per row.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import groupby, zip_longest
+from operator import attrgetter
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -12,7 +14,7 @@ import pyarrow.compute as pc
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.producer import BatchProducer
-from pylog.connector.columnar.encode import RowEncoder
+from pylog.connector.columnar.encode import EncodedBatch, RowEncoder
 from pylog.connector.columnar.partitioner import Sticky, partition_ids
 from pylog.connector.spark.errors import NullTopic, SchemaError
 from pylog.connector.spark.options import SinkOptions
@@ -38,10 +40,18 @@ def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> int:
             for topic, part in _by_topic(_plain(batch), options.topic):
                 sticky = stickies.get(topic) or stickies.setdefault(topic, Sticky(batch_size_bytes))
                 ids = _partition_ids(cluster, topic, part, sticky)
-                for encoded in _refusing(topic, encoder.encode, part, ids):
+                for encoded in _in_turns(_refusing(topic, encoder.encode, part, ids)):
                     producer.send(topic, encoded.partition, encoded.records, encoded.record_count)
             rows += batch.num_rows
     return rows
+
+
+def _in_turns(encoded: list[EncodedBatch]) -> Iterator[EncodedBatch]:
+    """A batch of each partition, then the next of each: a request takes only one of a partition, and few large
+    requests cost less than many small ones. The order within a partition stays."""
+    by_partition = [list(group) for _, group in groupby(encoded, key=attrgetter("partition"))]
+    for turn in zip_longest(*by_partition):
+        yield from filter(None, turn)
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
