@@ -25,6 +25,7 @@ Answer = Parts | None | Awaitable[Parts | None]  # None: the client wants no ans
 
 _RECEIVE_BYTES = 64 * 1024
 _SENDFILE_BYTES_MIN = 48 * 1024  # below this one read and one write are cheaper than a sendfile
+_TOGETHER_BYTES = 4 * 1024  # answers up to this many bytes leave in one system call, if their requests came in one
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -38,6 +39,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = self._small
         self._start = 0  # of the next frame, its size included
         self._end = 0  # of what was received
+        self._answers = bytearray()  # that have not been written yet
         self._task: asyncio.Task[None] | None = None
         self._write_paused = False
         self._peer = "?"
@@ -83,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
             if frame is None:
                 break
             self._take_up(frame)
+        self._write_answers()
         if self._transport.is_closing():
             return
         if self._end == len(self._buffer):
@@ -124,12 +127,20 @@ class Connection(asyncio.BufferedProtocol):
             elif any(_is_large(part) for part in answer):
                 self._task = asyncio.get_running_loop().create_task(self._send(answer))
             else:
-                self._transport.write(b"".join([_bytes_of(part) for part in answer]))
+                self._answers += b"".join([_bytes_of(part) for part in answer])
+                if len(self._answers) >= _TOGETHER_BYTES:
+                    self._write_answers()
         except MalformedFrame as error:
             self._close(f"sent what is not a request: {error}")
         except Exception:
             logger.exception("a request of %s failed", self._peer)
+            self._write_answers()  # of those before it
             self._transport.abort()
+
+    def _write_answers(self) -> None:
+        if self._answers:
+            answers, self._answers = self._answers, bytearray()
+            self._transport.write(answers)
 
     # Answers that take a while
 
@@ -168,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close(self, why: str) -> None:
         logger.warning("closed the connection of %s, which %s", self._peer, why)
+        self._write_answers()  # of what came before it
         self._transport.abort()
 
     def close(self) -> None:

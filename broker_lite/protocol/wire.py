@@ -118,9 +118,9 @@ def read_compact_count(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def skip_tags(buffer: Buffer, position: int) -> int:
     """Step over tagged fields that nobody here knows."""
+    if position < len(buffer) and buffer[position] == 0:  # none: nearly always
+        return position + 1
     count, position = read_uvarint(buffer, position)
-    if count == 0:
-        return position
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
