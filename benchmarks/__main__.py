@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.harness import Options, say
+from benchmarks.peers import PEER_UNAVAILABLE
 
 PARTS = ("start", "produce", "consume", "source", "sink")
 
@@ -46,12 +47,17 @@ def _run_part(name: str, given: argparse.Namespace, folder: Path | None) -> bool
     machine = report.machine()
     try:
         outcome = part.run(options)
+    except PEER_UNAVAILABLE as error:
+        say(f"{name}: left out: {error}")
+        return False
     except Exception as error:  # a part that cannot run does not keep the others from running
         say(f"{name}: FAILED: {type(error).__name__}: {error}")
         return True
     made = report.as_json(name, part.TITLE, options.rounds, machine, outcome)
     print(f"\n## {part.TITLE}\n\n{report.as_markdown(made)}", flush=True)
-    if folder is not None:
+    if folder == report.RESULTS and outcome.skipped:
+        say(f"{name}: not kept, for a peer is missing; --out DIR keeps it elsewhere")
+    elif folder is not None:
         report.write(made, folder)
     say(f"{name}: {time.monotonic() - began:.0f} s")
     return any(result.failures for result in outcome.results)

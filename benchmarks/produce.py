@@ -8,6 +8,7 @@ from benchmarks import producer_performance
 from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Target, measure
 from benchmarks.peers import RunningBroker, brokers
 from benchmarks.producer_performance import Load
+from tests.support.jars import kafka_classpath
 
 TITLE = "Produce: Kafka's ProducerPerformance, 4 partitions"
 ROUNDS = 5
@@ -28,6 +29,7 @@ _numbers = count()
 
 
 def run(options: Options) -> Outcome:
+    kafka_classpath()  # holds the producer too: without it there is nothing to measure with
     with brokers() as found:
         return Outcome(measure(_cases(found.running, options), options.rounds), found.skipped)
 
