@@ -24,8 +24,6 @@ from pylog.storage.batch import (
 )
 from pylog.storage.errors import InvalidBatch
 
-_INT32_MAX = 0x7FFFFFFF
-
 
 class Record(NamedTuple):
     offset: int

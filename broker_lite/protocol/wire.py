@@ -11,9 +11,7 @@ Buffer = bytes | bytearray | memoryview
 
 I8 = struct.Struct(">b")
 I16 = struct.Struct(">h")
-U16 = struct.Struct(">H")
 I32 = struct.Struct(">i")
-U32 = struct.Struct(">I")
 I64 = struct.Struct(">q")
 F64 = struct.Struct(">d")
 
