@@ -1,5 +1,7 @@
 """What can be wrong with a batch, a file or a request for bytes. The broker maps these to wire codes."""
 
+from pathlib import Path
+
 
 class StorageError(Exception):
     """Base of everything this layer raises on purpose."""
@@ -37,3 +39,47 @@ class DataDirectoryInUse(StorageError):
 
 class LogClosed(StorageError):
     """The log was closed or deleted while somebody still held it."""
+
+
+class InvalidTimestamp(StorageError):
+    """A batch whose timestamps cannot be, or are not its sender's to set."""
+
+
+class LogOffline(StorageError):
+    """The disk under this log failed, or what is on it cannot be trusted. Only a restart tries again."""
+
+
+class DamagedSegment(StorageError):
+    """Bytes that were once good no longer are. Nothing was cut: what follows may still be wanted."""
+
+    def __init__(self, path: Path, position: int, reason: str) -> None:
+        super().__init__(f"{path}: damaged at byte {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class DamagedFile(StorageError):
+    """A checkpoint, a snapshot or an index of transactions that cannot be trusted. The log can tell it all again."""
+
+    def __init__(self, path: Path, place: str, reason: str) -> None:
+        super().__init__(f"{path}: damaged at {place}: {reason}")
+        self.path = path
+        self.place = place  # "byte 34", "line 3"
+        self.reason = reason
+
+
+class StaleProducerEpoch(StorageError):
+    """A newer instance of this producer has written, or its transaction was ended over its head."""
+
+
+class OutOfOrderSequence(StorageError):
+    """The batch does not follow the producer's last one: something in between was lost."""
+
+
+class InvalidTransactionState(StorageError):
+    """The producer has a transaction open here, and this batch is not part of it."""
+
+
+class TransactionCoordinatorFenced(StorageError):
+    """The marker comes from a coordinator that has been replaced since."""
