@@ -407,13 +407,14 @@ def outcome_of(files: FileSystem, root: Path, step: tuple[object, ...]) -> objec
     try:
         match step:
             case "append", Path() as path, bytes(data):
-                return files.open_appender(root / path).append(data, files.size_of(root / path) or 0)
+                files.open_appender(root / path).append(data, files.size_of(root / path) or 0)
             case "replace", Path() as path, bytes(data):
-                return files.replace(root / path, data, durable=True)
+                files.replace(root / path, data, durable=True)
             case _:
                 return carry_out(files, root, step)
     except OSError as error:
         return type(error)
+    return None
 
 
 @settings(max_examples=150, deadline=None)
