@@ -25,7 +25,7 @@ from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import consumer_offsets, metadata_records
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import MetadataRecord
-from pylog.storage import files
+from pylog.storage.disk import DISK
 from pylog.storage.log import LogConfig
 from pylog.storage.manager import LogManager
 
@@ -46,7 +46,7 @@ class Broker:
         self._making: dict[str, asyncio.Task[None]] = {}
         self._unmade: set[str] = set()  # topics whose directories could not be made, and are tried again
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
-        self._logs = LogManager(directory, LogConfig())
+        self._logs = LogManager([directory], LogConfig())
         try:
             self.cluster_id = _cluster_id(directory, self.node_id)
             self._metadata_log = self._logs.open(CLUSTER_METADATA, 0, CLUSTER_METADATA_ID)
@@ -230,5 +230,5 @@ def _cluster_id(directory: Path, node_id: int) -> str:
         return properties["cluster.id"]
     cluster_id, directory_id = (base64.urlsafe_b64encode(uuid4().bytes)[:22].decode() for _ in range(2))
     text = f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={directory_id}\n"
-    files.replace(file, text.encode(), durable=True)
+    DISK.replace(file, text.encode(), durable=True)
     return cluster_id

@@ -117,6 +117,13 @@ def assign(buffer: bytearray | memoryview, position: int, base_offset: int, lead
     _PLACE.pack_into(buffer, position, base_offset, length, leader_epoch)
 
 
+def stamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
+    """The batch with LogAppendTime: its records are as old as their place in the log. These bytes are under the CRC."""
+    stamped = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms)
+    pack_header(buffer, position, stamped)
+    return stamped
+
+
 def walk(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every whole batch in `buffer`, unchecked; a cut-off last one is left out."""
     position, end = 0, len(buffer)

@@ -83,3 +83,7 @@ class InvalidTransactionState(StorageError):
 
 class TransactionCoordinatorFenced(StorageError):
     """The marker comes from a coordinator that has been replaced since."""
+
+
+class LogBusy(StorageError):
+    """Not now: the log is being changed in a way that does not go together with this."""

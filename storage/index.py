@@ -6,13 +6,12 @@ may wait in memory: they reach the file in groups, and all of them when the segm
 """
 
 import logging
-import mmap
 import struct
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 
-from pylog.storage import files
+from pylog.storage.ports import Buffer, FileSystem
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +25,7 @@ _WAITING_BYTES_MAX = 2048
 class Index:
     __slots__ = (
         "_entry",
+        "_files",
         "_last",
         "_map",
         "_mapped",
@@ -37,10 +37,11 @@ class Index:
         "surplus_bytes",
     )
 
-    def __init__(self, path: Path, entry: struct.Struct, size_bytes: int) -> None:
+    def __init__(self, path: Path, entry: struct.Struct, size_bytes: int, files: FileSystem) -> None:
         """An index whose file has `size_bytes`; what is behind its last whole entry will be overwritten."""
         self.path = path
         self._entry = entry
+        self._files = files
         self._unsynced = False
         self._reset(size_bytes)
 
@@ -49,7 +50,7 @@ class Index:
         self.surplus_bytes = size_bytes % self._entry.size
         self._waiting = bytearray()
         self._last: tuple[int, int] | None = None
-        self._map: mmap.mmap | None = None
+        self._map: Buffer | None = None
         self._mapped = 0
 
     @property
@@ -71,25 +72,34 @@ class Index:
     def store(self) -> None:
         """Bring the waiting entries into the file."""
         if self._waiting:
-            files.write_at(self.path, self._stored * self._entry.size, self._waiting)
+            self._files.write_at(self.path, self._stored * self._entry.size, self._waiting)
             self._stored = self.count
             self._waiting = bytearray()
             self._unsynced = True
 
     def sync(self) -> None:
         if self._unsynced:
-            files.sync(self.path)
+            self._files.sync(self.path)
             self._unsynced = False
+
+    def map(self) -> None:
+        """Make the stored entries readable without another look at the file's name."""
+        if self._stored:
+            self._mapping()
+
+    def release(self) -> None:
+        self._map = None
+        self._mapped = 0
 
     def replace(self, entries: bytes | bytearray) -> None:
         """Start anew with these entries."""
-        files.replace(self.path, entries, durable=False)
+        self._files.replace(self.path, entries, durable=False)
         self._unsynced = True
         self._reset(len(entries))
 
     def stored_entries(self, number: int, count: int) -> list[tuple[int, int]]:
         """Straight from the file, for the few looks before the index is in use."""
-        data = files.read_at(self.path, number * self._entry.size, count * self._entry.size)
+        data = self._files.read_at(self.path, number * self._entry.size, count * self._entry.size)
         return list(self._entry.iter_unpack(data))
 
     def __getitem__(self, number: int) -> tuple[int, int]:
@@ -123,10 +133,10 @@ class Index:
         guess = min((self.count - 1) * (value - first) // (last[column] - first), stored - 1)
         return _floor_near(guess, lambda n: unpack(mapping, n * width)[column], stored, value)
 
-    def _mapping(self) -> mmap.mmap:
+    def _mapping(self) -> Buffer:
         """The stored entries; mapped anew only when somebody looks behind the end of the old mapping."""
         if self._map is None or self._mapped < self._stored:
-            self._map = files.map_for_reading(self.path, self._stored * self._entry.size)
+            self._map = self._files.map(self.path, self._stored * self._entry.size)
             self._mapped = self._stored
         return self._map
 

@@ -1,50 +1,58 @@
 """The log of one partition: segments in the order of their base offsets, the last of them takes the appends.
 
-A batch is appended whole or not at all, gets the next free offsets, and is never changed afterwards. One thread
-(the broker's loop) calls everything but `flush`, which may run in another: it only syncs files.
+A batch is appended whole or not at all, gets the next free offsets, and is never changed afterwards. Always:
+
+    log start offset <= last stable offset <= high watermark <= log end offset
+
+One thread (the broker's loop) calls everything but `flush`, which may run in another: it only syncs files. What
+deletes data (`truncate_*`, `move_start`) relies on the manager to have put the new bounds on the disk first.
 """
 
+import errno
 import logging
-import re
+import random
+import threading
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from pylog.storage import batch, files, recovery
-from pylog.storage.errors import BatchTooLarge, InvalidBatch, LogClosed, OffsetOutOfRange
-from pylog.storage.files import LogFile
-from pylog.storage.index import INT32_MAX
-from pylog.storage.segment import LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX, Placed, Segment
+from pylog.storage import epochs, swap
+from pylog.storage.appending import Sequenced, place
+from pylog.storage.batch import NO_TIMESTAMP
+from pylog.storage.disk import DISK
+from pylog.storage.epochs import LeaderEpochs
+from pylog.storage.errors import (
+    BatchTooLarge,
+    LogBusy,
+    LogClosed,
+    LogOffline,
+    OffsetOutOfRange,
+    StorageError,
+)
+from pylog.storage.log_config import LogConfig
+from pylog.storage.open_files import OpenFiles
+from pylog.storage.ports import Clock, FileSystem, LogFile, SystemClock
+from pylog.storage.producers import Duplicate, Producers, snapshot_name, snapshot_offsets
+from pylog.storage.recovery import CLEAN, UNCLEAN, Cut, Loader, Trust
+from pylog.storage.segment import Placed, Segment
+from pylog.storage.transactions import AbortedTransaction, aborted_in
+from pylog.storage.views import SegmentView
 
 __all__ = ["Appended", "FileSlice", "LogConfig", "LogFile", "PartitionLog"]
 
 _log = logging.getLogger(__name__)
 
-_SEGMENT_FILE = re.compile(rf"(\d{{20}})({'|'.join(map(re.escape, (LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX)))})")
-_RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and header count, a byte each
-
-
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    segment_bytes: int = 1073741824
-    index_interval_bytes: int = 4096
-    index_bytes_max: int = 10485760
-
-    def __post_init__(self) -> None:
-        for name, value, low in (
-            ("segment.bytes", self.segment_bytes, batch.HEADER_BYTES),
-            ("index.interval.bytes", self.index_interval_bytes, 0),
-            ("segment.index.bytes", self.index_bytes_max, 24),  # room for a closing entry of the time index
-        ):
-            if not low <= value <= INT32_MAX:
-                raise ValueError(f"{name} is {value}; it has to be between {low} and {INT32_MAX}")
+# The disk has no room, or the process no descriptor, just now: nothing is lost, and the next try may succeed.
+_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 class Appended(NamedTuple):
     base_offset: int
     last_offset: int
-    log_append_time_ms: int = batch.NO_TIMESTAMP
+    log_append_time_ms: int = NO_TIMESTAMP
+    duplicate: bool = False  # it was in the log already, at these offsets
 
 
 class FileSlice(NamedTuple):
@@ -56,58 +64,55 @@ class FileSlice(NamedTuple):
 
 
 class PartitionLog:
-    def __init__(self, directory: Path, config: LogConfig, segments: list[Segment], *, synced: bool) -> None:
-        """Use `open`."""
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        trust: Trust = CLEAN,
+        *,
+        files: FileSystem = DISK,
+        clock: Clock | None = None,
+        open_files: OpenFiles | None = None,
+    ) -> None:
+        """The log in `directory`, which is created if need be."""
         self.directory = directory
         self.config = config
-        self._segments = segments
-        self._base_offsets = [segment.base_offset for segment in segments]
-        self._active = segments[-1]
-        self._closed = False
-        # What is not yet known to be on the disk: sealed segments, the active one, the names of the files.
-        self._unsynced: list[Segment] = [] if synced else segments[:-1]
-        self._active_unsynced = self._names_unsynced = not synced
-
-    @classmethod
-    def open(cls, directory: Path, config: LogConfig, *, clean: bool) -> "PartitionLog":
-        """The log in `directory`, which is created if need be. `clean`: it was closed, and its files can be trusted."""
+        self._files = files
+        self._clock = clock or SystemClock()
+        self._open_files = open_files or OpenFiles()
         files.make_directory(directory)
-        sizes = files.sizes_in(directory)
-        base_offsets = []
-        for name in sorted(sizes):
-            match = _SEGMENT_FILE.fullmatch(name)
-            if match and match[2] == LOG_SUFFIX:
-                base_offsets.append(int(match[1]))
-            elif match and match[1] + LOG_SUFFIX not in sizes:
-                files.remove(directory / name)  # an index whose log is gone
-        segments: list[Segment] = []
-        next_offset = 0
-        synced = clean
-        for number, base_offset in enumerate(base_offsets):
-            segment = Segment(directory, base_offset, sizes, config.index_interval_bytes)
-            if segments and base_offset < next_offset:
-                _log.error("%s: set aside, for it repeats offsets below %d", segment.path, next_offset)
-                files.rename(segment.path, segment.path.with_name(segment.path.name + ".overlapping"))
-                continue
-            last = number == len(base_offsets) - 1
-            if clean and not last and recovery.sizes_are_sound(segment, sizes):
-                segment.next_offset = base_offsets[number + 1]
-            elif (last and not clean) or not recovery.ends_are_sound(segment, config.index_interval_bytes):
-                recovery.recover(segment, next_offset, sealed=not last)
-                synced = False
-            if not last:
-                segment.seal()
-            segment.release()
-            next_offset = segment.next_offset
-            segments.append(segment)
-        if not segments:
-            segments.append(Segment.create(directory, 0, config.index_interval_bytes))
-            synced = False
-        return cls(directory, config, segments, synced=synced)
+        loaded = Loader(directory, config, trust, files, self._open_files).load()
+        self.cuts: list[Cut] = loaded.cuts
+        self.producers: Producers = loaded.producers
+        self.epochs: LeaderEpochs = loaded.epochs
+        self._segments = loaded.segments
+        self._base_offsets = [segment.base_offset for segment in self._segments]
+        self._active = self._segments[-1]
+        self._active.created_ms = self._clock.now_ms()
+        self._roll_after_ms = self._jittered_segment_ms()
+        self._start_offset = max(trust.log_start_offset, self._base_offsets[0])
+        self._high_watermark = self._active.next_offset
+        self.failure: Exception | None = None
+        self._closed = False
+        # What is not yet known to be on the disk: sealed segments, the active one, names, epochs.
+        self._flushing = threading.Lock()
+        self._unsynced: list[Segment] = [] if loaded.trusted else self._segments[:-1]
+        self._active_unsynced = self._names_unsynced = not loaded.trusted
+        self._epochs_unstored = not loaded.epochs_stored
+        self.recovery_point = self._active.next_offset
+        if not loaded.trusted:
+            self.recovery_point = min(self.recovery_point, trust.recovery_point)
+        self._flushed_offset = self._active.next_offset  # what `flush.messages` counts from
+        self.unflushed_since_ms: int | None = None  # what `flush.ms` counts from
+        self._changed = not loaded.trusted
+        self.shape = 0  # changes when segments other than the active one come or go
+        self._swapping = False
+
+    # -- where it begins and ends
 
     @property
     def log_start_offset(self) -> int:
-        return self._base_offsets[0]
+        return self._start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -115,122 +120,284 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        """What is committed: with one replica, everything."""
-        return self._active.next_offset
+        """What is committed."""
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction has ended: as far as `read_committed` reads."""
+        return max(self.producers.last_stable_offset(self._high_watermark), self._start_offset)
 
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
 
+    def advance_high_watermark(self, offset: int) -> None:
+        if offset > self._high_watermark:
+            self._high_watermark = min(offset, self._active.next_offset)
+            self.producers.high_watermark_moved(self._high_watermark)
+
+    def segments(self) -> list[SegmentView]:
+        """The last one is the active one."""
+        return [
+            SegmentView(
+                segment.base_offset,
+                segment.next_offset,
+                segment.size_bytes,
+                segment.latest_timestamp_ms
+                if segment.latest_timestamp_ms != NO_TIMESTAMP
+                else self._files.modified_ms(segment.path),
+            )
+            for segment in self._segments
+        ]
+
+    # -- appending
+
     def append(self, batches: bytearray | memoryview, leader_epoch: int) -> Appended:
         """Check every batch, give it its offsets in place, and write all of them at once.
 
         If this raises, the log is as it was before."""
-        if self._closed:
-            raise LogClosed(f"{self.directory} is closed")
+        self._check_open()
         size_bytes = len(batches)
-        if size_bytes > self.config.segment_bytes:
-            raise BatchTooLarge(f"{size_bytes} bytes do not fit into a segment of {self.config.segment_bytes}")
-        base_offset = next_offset = self._active.next_offset
-        placed = []
-        position = 0
-        while position < size_bytes:
-            header = batch.check(batches, position)
-            _check_count(header)
-            batch.assign(batches, position, next_offset, leader_epoch)
-            last_offset = next_offset + header.last_offset_delta
-            placed.append(Placed(position, last_offset, header.max_timestamp))
-            next_offset = last_offset + 1
-            position += header.size_bytes
-        if not placed:
-            raise InvalidBatch("there is no batch to append")
-        last_offset = next_offset - 1
         config = self.config
-        if not self._active.has_room(size_bytes, last_offset, config.segment_bytes, config.index_bytes_max):
+        if size_bytes > config.segment_bytes:
+            raise BatchTooLarge(f"{size_bytes} bytes do not fit into a segment of {config.segment_bytes}")
+        append_time_ms = self._clock.now_ms() if config.log_append_time else NO_TIMESTAMP
+        base_offset = self._active.next_offset
+        placed, sequenced, max_timestamp_ms = place(batches, base_offset, leader_epoch, append_time_ms)
+        last_offset = placed[-1].last_offset
+        if sequenced:
+            duplicate = self._check_producers(sequenced)
+            if duplicate is not None:
+                append_time_ms = duplicate.timestamp_ms if config.log_append_time else NO_TIMESTAMP
+                return Appended(duplicate.base_offset, duplicate.last_offset, append_time_ms, duplicate=True)
+        self._write(batches, placed, last_offset, max_timestamp_ms)
+        for header, marker in sequenced:
+            ended = self.producers.applied(header, marker)
+            if ended is not None and ended.aborted:
+                self._active.note_aborted(ended.index_entry())
+                self._names_unsynced = True  # it may have made the file
+        epoch = self.epochs.latest
+        if epoch is None or leader_epoch > epoch.epoch:
+            self.epochs.assign(leader_epoch, base_offset)
+            self._store_epochs()
+        self._active_unsynced = self._changed = True
+        if self.unflushed_since_ms is None:
+            self.unflushed_since_ms = self._clock.now_ms()
+        return Appended(base_offset, last_offset, append_time_ms)
+
+    def _check_producers(self, sequenced: list[Sequenced]) -> Duplicate | None:
+        for header, marker in sequenced:
+            if marker is not None:
+                self.producers.check_marker(header, marker)
+        data = [header for header, _ in sequenced if not header.is_control]
+        return self.producers.check(data) if data else None
+
+    def _write(self, data: bytearray | memoryview, placed: list[Placed], last_offset: int, timestamp_ms: int) -> None:
+        config = self.config
+        active = self._active
+        try:
+            if not active.has_room(
+                len(data), last_offset, config.segment_bytes, config.index_bytes_max
+            ) or self._is_too_old(timestamp_ms):
+                self._roll()
+            self._active.append(data, placed)
+        except OSError as error:
+            if error.errno not in _PASSING:
+                self._fail(error)
+            raise
+
+    def _is_too_old(self, timestamp_ms: int) -> bool:
+        """`segment.ms`, counted as Kafka counts it: in the batches' own time where they have one."""
+        active = self._active
+        if not active.size_bytes:
+            return False
+        first_ms = active.first_timestamp_ms
+        if first_ms is None:
+            first_ms = active.first_batch_timestamp_ms()
+        if first_ms != NO_TIMESTAMP and timestamp_ms != NO_TIMESTAMP:
+            return timestamp_ms - first_ms > self._roll_after_ms
+        return self._clock.now_ms() - active.created_ms > self._roll_after_ms
+
+    def _jittered_segment_ms(self) -> int:
+        config = self.config
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        return config.segment_ms - (random.randrange(jitter_ms) if jitter_ms else 0)
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty: that would reuse its base offset."""
+        self._check_open()
+        if self._active.size_bytes:
             self._roll()
-        self._active.append(batches, placed)
-        self._active_unsynced = True
-        return Appended(base_offset, last_offset)
 
     def _roll(self) -> None:
         """Any step may fail and leave the log as it was. The old indexes are stored first: a segment that has a
-        successor is not scanned after a crash."""
+        successor need not be scanned after a crash."""
         old = self._active
         old.store_indexes()
-        new = Segment.create(self.directory, old.next_offset, self.config.index_interval_bytes)
+        self._store_snapshot()
+        new = Segment.create(
+            self.directory, old.next_offset, self.config.index_interval_bytes, self._files, self._open_files
+        )
+        new.created_ms = self._clock.now_ms()
         self._unsynced.append(old)
         self._names_unsynced = self._active_unsynced = True
         self._segments.append(new)
         self._base_offsets.append(new.base_offset)
         self._active = new
+        self._roll_after_ms = self._jittered_segment_ms()
         old.seal()
 
-    def read(self, offset: int, bytes_max: int) -> FileSlice | None:
-        """Whole batches of one segment, from the one that holds `offset` (or the next, where compaction left a gap).
+    def _store_snapshot(self) -> None:
+        """The producers' state at the end of the log; where it is lost, an older one and the batches behind it do."""
+        path = self.directory / snapshot_name(self.log_end_offset)
+        self._files.replace(path, self.producers.snapshot(), durable=False)
 
-        At least one batch, even if it is larger than `bytes_max`. None at the end of the log."""
-        if self._closed:
-            raise LogClosed(f"{self.directory} is closed")
-        end_offset = self._active.next_offset
-        if not self._base_offsets[0] <= offset < end_offset:
-            if offset == end_offset:
+    def _store_epochs(self) -> None:
+        """If this fails it is tried again with the next flush; after a crash the batches tell."""
+        self._epochs_unstored = True
+        try:
+            self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=False)
+        except OSError as error:
+            _log.warning("%s: %s; %s is stored later", self.directory, error, epochs.FILE_NAME)
+
+    # -- reading
+
+    def read(self, offset: int, bytes_max: int, end_offset: int | None = None) -> FileSlice | None:
+        """Whole batches of one segment, from the one that holds `offset` (or the next, where compaction left a gap),
+        up to `end_offset` (the end of the log if not given), where a batch begins.
+
+        At least one batch, even if it is larger than `bytes_max`. None at the end."""
+        self._check_open()
+        log_end_offset = self._active.next_offset
+        if not self._start_offset <= offset < log_end_offset:
+            if offset == log_end_offset:
                 return None
-            raise OffsetOutOfRange(offset, self._base_offsets[0], end_offset)
+            raise OffsetOutOfRange(offset, self._start_offset, log_end_offset)
+        if end_offset is None or end_offset > log_end_offset:
+            end_offset = log_end_offset
+        try:
+            return self._slice(offset, bytes_max, end_offset)
+        except OSError as error:
+            if error.errno not in _PASSING:
+                self._fail(error)
+            raise
+
+    def _slice(self, offset: int, bytes_max: int, end_offset: int) -> FileSlice | None:
         first = len(self._segments) - 1
         if offset < self._active.base_offset:
             first = bisect_right(self._base_offsets, offset) - 1
         for number in range(first, len(self._segments)):
             segment = self._segments[number]
+            if segment.base_offset >= end_offset:
+                return None
             position = segment.position_of(offset)
-            if position < segment.size_bytes:
-                return FileSlice(segment.file, position, segment.end_of_read(position, bytes_max) - position)
+            end = segment.size_bytes
+            if segment.next_offset > end_offset:
+                end = segment.position_of(end_offset)
+            if position < end:
+                return FileSlice(segment.file, position, min(segment.end_of_read(position, bytes_max), end) - position)
         return None
 
     def offset_at_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that is as late as this or later."""
-        if self._closed:
-            raise LogClosed(f"{self.directory} is closed")
+        self._check_open()
         for segment in self._segments:
-            record = segment.first_at_time(timestamp_ms, self.log_start_offset)
+            record = segment.first_at_time(timestamp_ms, self._start_offset)
             if record is not None:
                 return record.timestamp_ms, record.offset
         return None
 
+    def offset_of_max_timestamp(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the latest record, the first of them if there are several."""
+        self._check_open()
+        latest_ms = max((segment.latest_timestamp_ms for segment in self._segments[1:]), default=NO_TIMESTAMP)
+        first = self._segments[0]
+        if first.latest_timestamp_ms > latest_ms:  # of the first one a part may be deleted
+            for _, header in first.headers(first.position_of(self._start_offset)):
+                latest_ms = max(latest_ms, header.max_timestamp)
+        return None if latest_ms == NO_TIMESTAMP else self.offset_at_time(latest_ms)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with records in the range; a `read_committed` reader drops them."""
+        self._check_open()
+        first = max(bisect_right(self._base_offsets, start_offset) - 1, 0)
+        return aborted_in(self._aborted_from(first), start_offset, end_offset)
+
+    def _aborted_from(self, number: int) -> Iterator[AbortedTransaction]:
+        for segment in self._segments[number:]:
+            yield from segment.aborted()
+
+    # -- the disk
+
     def flush(self) -> None:
-        """What was appended before this call is on the disk after it."""
-        # Appends and rolls may come in between any two of these lines: first the marks, then what is marked; first
-        # the active segment, then the list that a roll moves it to.
-        active_unsynced, self._active_unsynced = self._active_unsynced, False
-        names_unsynced, self._names_unsynced = self._names_unsynced, False
-        active = self._active
-        sealed, self._unsynced = self._unsynced, []
+        """What was appended before this call is on the disk after it. A sync that failed is not tried again: what it
+        was to keep may be gone, and a second one would say that all is well."""
+        with self._flushing:
+            self._check_open()
+            # Appends and rolls may come in between any two of these lines: first the end, then the marks, then what
+            # is marked; first the active segment, then the list that a roll moves it to.
+            self.unflushed_since_ms = None
+            end_offset = self._active.next_offset
+            active_unsynced, self._active_unsynced = self._active_unsynced, False
+            names_unsynced, self._names_unsynced = self._names_unsynced, False
+            epochs_unstored, self._epochs_unstored = self._epochs_unstored, False
+            active = self._active
+            sealed, self._unsynced = self._unsynced, []
+            complete = not active.has_unstored_aborts
+            try:
+                for segment in sealed:
+                    self._sync_sealed(segment)
+                if active_unsynced:
+                    active.sync_log()
+                if epochs_unstored:
+                    self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=True)
+                if names_unsynced:
+                    self._files.sync(self.directory)
+            except OSError as error:
+                if self._closed:  # deleted meanwhile
+                    return
+                self._fail(error)
+                raise LogOffline(f"{self.directory}: {error}") from error
+            self._flushed_offset = end_offset
+            if complete and end_offset > self.recovery_point:
+                self.recovery_point = end_offset
+
+    def _sync_sealed(self, segment: Segment) -> None:
         try:
-            for segment in sealed:
-                segment.sync()
-            if active_unsynced:
-                active.file.sync()
-            if names_unsynced:
-                files.sync(self.directory)
-        except OSError:
-            if not self._closed:  # deleted meanwhile
-                self._unsynced = sealed + self._unsynced
-                self._active_unsynced = self._names_unsynced = True
+            segment.sync()
+        except FileNotFoundError:
+            if segment in self._segments:  # and was not deleted meanwhile
                 raise
+
+    @property
+    def flush_is_due(self) -> bool:
+        """`flush.messages`: whoever appended flushes before it answers."""
+        return self._active.next_offset - self._flushed_offset >= self.config.flush_messages
+
+    @property
+    def has_sealed_unsynced(self) -> bool:
+        return bool(self._unsynced)
 
     def close(self) -> None:
         """A log that was closed without an error may be opened as clean."""
         if self._closed:
             return
-        self._active.store_indexes()
-        self._active.offsets.sync()
-        self._active.times.sync()
-        self.flush()
+        if self.failure is not None:
+            raise LogOffline(f"{self.directory}: {self.failure}")
+        if self._changed:
+            self._active.store_indexes()
+            if len(self.producers) or self._snapshots():
+                self._store_snapshot()
+                self._files.sync(self.directory / snapshot_name(self.log_end_offset))
+                self._names_unsynced = True
+            self._active.sync()
+            self._active_unsynced = False
+            self.flush()
         self.abandon()
 
-    def delete(self) -> None:
-        """Remove the directory. Reads that are under way go on."""
-        self.abandon()
-        files.remove_tree(self.directory)
+    def _snapshots(self) -> list[int]:
+        return snapshot_offsets(self._files.sizes_in(self.directory))
 
     def abandon(self) -> None:
         """Let go of the files without a last write: they are to be deleted, or have failed."""
@@ -238,11 +405,166 @@ class PartitionLog:
         for segment in self._segments:
             segment.release()
 
+    def _fail(self, error: Exception) -> None:
+        if self.failure is None:
+            self.failure = error
+            _log.error("%s is offline: %s", self.directory, error)
 
-def _check_count(header: batch.BatchHeader) -> None:
-    """The offsets of a batch that is appended are those of its records, without gaps."""
-    count = header.record_count
-    if count != header.last_offset_delta + 1:  # and so at least 1
-        raise InvalidBatch(f"a batch with {count} records has a last offset delta of {header.last_offset_delta}")
-    if header.codec == 0 and count * _RECORD_BYTES_MIN > header.size_bytes - batch.HEADER_BYTES:
-        raise InvalidBatch(f"a batch of {header.size_bytes} bytes cannot hold {count} records")
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self.directory} is closed")
+        if self.failure is not None:
+            raise LogOffline(f"{self.directory} is offline: {self.failure}")
+
+    # -- deleting, at the front
+
+    def move_start(self, offset: int) -> None:
+        """Records below `offset` are deleted. Their segments go with `detach_deleted`, when this is on the disk."""
+        self._check_open()
+        if offset > self._high_watermark:
+            raise OffsetOutOfRange(offset, self._start_offset, self._high_watermark)
+        if offset > self._start_offset:
+            self._start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                self._epochs_unstored = True
+            self._changed = True
+
+    def detach_deleted(self) -> list[int]:
+        """The base offsets of segments that lie wholly below the log's start, and are no longer part of it. The active
+        segment is rolled if everything in it is deleted."""
+        self._check_open()
+        if self._swapping:
+            return []
+        if self._start_offset == self._active.next_offset:
+            self.roll()
+        count = bisect_right(self._base_offsets, self._start_offset) - 1
+        doomed = self._segments[:count]
+        if doomed:
+            self.shape += 1
+            del self._segments[:count], self._base_offsets[:count]
+        for segment in doomed:
+            segment.release()
+        return [segment.base_offset for segment in doomed]
+
+    # -- compaction
+
+    def begin_swap(self, shape: int, base_offsets: list[int]) -> bool:
+        """Get ready for the files of these segments to be replaced by compacted ones. False if the log has changed
+        its segments since it was looked at, and the compacted ones are worthless."""
+        self._check_open()
+        if shape != self.shape or self._swapping:
+            return False
+        for segment in self._segments:
+            if segment.base_offset in base_offsets:
+                segment.pin()
+        self._swapping = True
+        return True
+
+    def finish_swap(self, groups: list[tuple[list[int], int]]) -> None:
+        """The files are in place: (base offsets of the old segments, the first of which the new one has; its size)."""
+        sizes = self._files.sizes_in(self.directory)
+        for base_offsets, _ in groups:
+            first = self._base_offsets.index(base_offsets[0])
+            old = self._segments[first : first + len(base_offsets)]
+            new = Segment(
+                self.directory,
+                base_offsets[0],
+                sizes,
+                self.config.index_interval_bytes,
+                self._files,
+                self._open_files,
+            )
+            new.next_offset = old[-1].next_offset
+            self._segments[first : first + len(old)] = [new]
+            self._base_offsets[first : first + len(old)] = [new.base_offset]
+            for segment in old:
+                segment.release()
+        self._unsynced = [segment for segment in self._unsynced if segment in self._segments]
+        self.shape += 1
+        self._swapping = False
+
+    def fail_swap(self, error: Exception) -> None:
+        """The files may be half replaced: only the next start can tell."""
+        self._swapping = False
+        self._fail(error)
+
+    # -- deleting, at the end
+
+    def truncate_to(self, offset: int) -> None:
+        """Records from `offset` on are gone when this returns, and stay gone. A batch that holds the offset goes
+        whole."""
+        self._check_open()
+        self._check_not_swapping()
+        if offset >= self._active.next_offset:
+            return
+        if offset <= self._base_offsets[0]:
+            self.truncate_fully_and_start_at(offset)
+            return
+        with self._flushing, self._or_offline():
+            self._drop_segments_from(bisect_right(self._base_offsets, offset))
+            active = self._active
+            active.truncate(active.position_of(offset))
+            active.sync_log()
+            self._ended_at(active.next_offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """An empty log whose next offset is this one."""
+        self._check_open()
+        self._check_not_swapping()
+        with self._flushing, self._or_offline():
+            self._drop_segments_from(0)
+            new = Segment.create(
+                self.directory, offset, self.config.index_interval_bytes, self._files, self._open_files
+            )
+            self._segments.append(new)
+            self._base_offsets.append(offset)
+            self._active = new
+            self._start_offset = offset
+            self._ended_at(offset)
+
+    def _drop_segments_from(self, number: int) -> None:
+        """The newest first, each on the disk before the next: a crash leaves a shorter log, never one with a hole."""
+        self.shape += 1
+        while len(self._segments) > number:
+            segment = self._segments.pop()
+            self._base_offsets.pop()
+            segment.release()
+            for path in swap.set_deleted(self.directory, segment.base_offset, self._files):
+                self._files.remove(path)
+            self._files.sync(self.directory)
+        if self._segments:
+            self._active = self._segments[-1]
+
+    def _ended_at(self, end_offset: int) -> None:
+        """Everything that follows from the batches follows the truncation."""
+        self._active.created_ms = self._clock.now_ms()
+        self._roll_after_ms = self._jittered_segment_ms()
+        self._unsynced = [segment for segment in self._unsynced if segment in self._segments[:-1]]
+        self._high_watermark = min(self._high_watermark, end_offset)
+        if self._start_offset > end_offset:
+            self._start_offset = end_offset
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self._flushed_offset = min(self._flushed_offset, end_offset)
+        self.epochs.truncate_from_end(end_offset)
+        self.epochs.truncate_from_start(self._start_offset)
+        for offset in self._snapshots():
+            if offset > end_offset:
+                self._files.remove(self.directory / snapshot_name(offset))
+        loader = Loader(self.directory, self.config, UNCLEAN, self._files, self._open_files)
+        self.producers = loader.producers_of(self._segments)
+        self.producers.high_watermark_moved(self._high_watermark)
+        self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=True)
+        self._active_unsynced = self._names_unsynced = self._changed = True
+
+    def _check_not_swapping(self) -> None:
+        if self._swapping:
+            raise LogBusy(f"{self.directory}: compacted segments are being put in place; try again")
+
+    @contextmanager
+    def _or_offline(self) -> Iterator[None]:
+        """A change that fails half way leaves a log of which memory and disk may think differently."""
+        try:
+            yield
+        except (OSError, StorageError) as error:
+            self._fail(error)
+            raise

@@ -1,28 +1,30 @@
-"""All partition logs under one data directory, which one process owns at a time.
+"""All partition logs of a process, in one or several data directories, each of which it owns alone.
 
-The clean-shutdown marker says that every log in the directory was closed. It goes, durably, before anything can
-change, and comes back last, so that a crash at any moment leaves a directory that will be recovered.
+One thread (the owner: the broker's loop) opens, reads and changes logs. What waits for a disk is split off, and says
+so: it may run in any thread, one at a time.
 """
 
 import base64
-import fcntl
 import logging
-import os
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from pylog.storage import files
-from pylog.storage.errors import DataDirectoryInUse
+from pylog.storage import retention, swap
+from pylog.storage.data_directory import DataDirectory, Key
+from pylog.storage.disk import DISK
+from pylog.storage.errors import DataDirectoryInUse, LogOffline, StorageError
 from pylog.storage.log import LogConfig, PartitionLog
+from pylog.storage.open_files import OpenFiles
+from pylog.storage.ports import Clock, FileSystem, SystemClock
+from pylog.storage.producers import snapshot_name
 
 _log = logging.getLogger(__name__)
 
-LOCK_NAME = ".lock"
-MARKER_NAME = ".kafka_cleanshutdown"
 METADATA_NAME = "partition.metadata"
-_MARKER_TEXT = b'{"version":0,"brokerEpoch":-1}'
 _NAME_BYTES_MAX = 255
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -31,41 +33,80 @@ _DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
 _TOPIC_ID = re.compile(r"^topic_id: *([A-Za-z0-9_-]{22})$", re.MULTILINE)
 
 
+class Doomed(NamedTuple):
+    """Segments that are no longer part of their log, and whose files can go."""
+
+    directory: Path
+    base_offsets: list[int]
+    delay_ms: int
+
+
 class LogManager:
-    def __init__(self, directory: Path, default_config: LogConfig) -> None:
-        self.directory = directory
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        default_config: LogConfig,
+        *,
+        files: FileSystem = DISK,
+        clock: Clock | None = None,
+        open_files_max: int = 1 << 30,
+    ) -> None:
+        """`open_files_max` bounds the segments that are open at once; each has two descriptors at most."""
         self.default_config = default_config
-        self._logs: dict[tuple[str, int], PartitionLog] = {}
-        self._topic_ids: dict[tuple[str, int], UUID] = {}  # of the open logs
-        self._unrecovered: set[tuple[str, int]] = set()
-        files.make_directories(directory)
-        self._lock: int | None = _lock(directory)
+        self._files = files
+        self._clock = clock or SystemClock()
+        self._open_files = OpenFiles(open_files_max)
+        self._logs: dict[Key, PartitionLog] = {}
+        self._homes: dict[Key, DataDirectory] = {}  # of every log that there is, open or not
+        self._counts: Counter[Path] = Counter()
+        self._topic_ids: dict[Key, UUID] = {}  # of the open logs
+        self._buried: list[tuple[int, Path]] = []  # when to remove which file
+        self._directories: list[DataDirectory] = []
+        self.offline_directories: dict[Path, OSError] = {}
         try:
-            self.clean = self._take_marker()
-            self._look_around()
+            for path in directories:
+                self._add(path)
+            if not self._directories:
+                raise next(iter(self.offline_directories.values()))
         except BaseException:
-            self._unlock()
+            for directory in self._directories:
+                directory.close(clean=False)
             raise
 
-    def _take_marker(self) -> bool:
-        marker = self.directory / MARKER_NAME
-        if files.size_of(marker) is None:
-            return False
-        files.remove(marker)
-        files.sync(self.directory)
-        return True
-
-    def _look_around(self) -> None:
-        """Finish deletions that were cut short, and note what has to be recovered."""
-        for name in files.directories_in(self.directory):
+    def _add(self, path: Path) -> None:
+        """A directory that cannot be read takes its own logs offline, and no others."""
+        try:
+            directory = DataDirectory(path, self._files)
+        except OSError as error:
+            _log.error("%s is offline: %s", path, error)
+            self.offline_directories[path] = error
+            return
+        self._directories.append(directory)
+        for name in self._files.directories_in(path):
             partition = _PARTITION_DIRECTORY.fullmatch(name)
             if _DELETED_DIRECTORY.fullmatch(name):
-                files.remove_tree(self.directory / name)
-            elif partition and not self.clean:
-                self._unrecovered.add((partition[1], int(partition[2])))
+                self._files.remove_tree(path / name)  # a deletion that was cut short
+            elif partition:
+                key = (partition[1], int(partition[2]))
+                if key in self._homes:
+                    raise DataDirectoryInUse(f"{name} is both in {self._homes[key].path} and in {path}; remove one")
+                self._homes[key] = directory
+                self._counts[path] += 1
+                if not directory.clean:
+                    directory.unrecovered.add(key)
 
-    def open(self, topic: str, partition: int, topic_id: UUID, config: LogConfig | None = None) -> PartitionLog:
-        """The partition's log, new if there is none; what another topic of the same name left is set aside."""
+    @property
+    def directories(self) -> list[Path]:
+        return [directory.path for directory in self._directories]
+
+    # -- opening and closing
+
+    def open(
+        self, topic: str, partition: int, topic_id: UUID, config: LogConfig | None = None, *, new: bool = False
+    ) -> PartitionLog:
+        """The partition's log, new if there is none; what another topic of the same name left is set aside.
+
+        Unless it is said to be new, a log is not created while a directory is offline: it may be there."""
         key = (topic, partition)
         if key in self._logs:
             if self._topic_ids[key] != topic_id:
@@ -73,21 +114,71 @@ class LogManager:
             return self._logs[key]
         if not _TOPIC.fullmatch(topic) or partition < 0:
             raise ValueError(f"{topic!r}, {partition} cannot name a partition")
-        directory = self._path(key)
-        if not files.make_directory(directory):
-            found = _topic_id_in(directory)
+        if key in self._homes:
+            found = self._topic_id_in(self._path(key))
             if found is not None and found != topic_id:
                 self._set_aside(key)
-                files.make_directory(directory)
-        if _topic_id_in(directory) is None:
-            files.replace(directory / METADATA_NAME, _metadata_text(topic_id), durable=True)
-        log = PartitionLog.open(directory, config or self.default_config, clean=key not in self._unrecovered)
-        self._unrecovered.discard(key)
+        if key not in self._homes:
+            self._make_home(key, new=new)
+        home = self._homes[key]
+        path = self._path(key)
+        self._files.make_directory(path)
+        if self._topic_id_in(path) is None:
+            self._files.replace(path / METADATA_NAME, _metadata_text(topic_id), durable=True)
+        trust = home.trust_in(key)
+        log = PartitionLog(
+            path,
+            config or self.default_config,
+            trust,
+            files=self._files,
+            clock=self._clock,
+            open_files=self._open_files,
+        )
+        if log.recovery_point < trust.recovery_point:  # what is appended now is not on the disk, whatever was there
+            home.store_recovery_points({key: log.recovery_point})
+        home.unrecovered.discard(key)
         self._logs[key], self._topic_ids[key] = log, topic_id
         return log
 
+    def _make_home(self, key: Key, *, new: bool) -> None:
+        """The directory with the fewest logs."""
+        if self.offline_directories and not new:
+            raise LogOffline(
+                f"{key[0]}-{key[1]} is in none of the directories that can be read; "
+                f"offline: {', '.join(map(str, self.offline_directories))}"
+            )
+        home = min(self._directories, key=lambda directory: self._counts[directory.path])
+        home.forget(key)
+        self._homes[key] = home
+        self._counts[home.path] += 1
+
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
+
+    def items(self) -> list[tuple[Key, PartitionLog]]:
+        return list(self._logs.items())
+
+    def close(self) -> None:
+        """Close all logs and leave the markers, save where a log could not be closed."""
+        unclean = set()
+        for key, log in self._logs.items():
+            try:
+                log.close()
+            except (OSError, StorageError) as error:
+                _log.error("%s could not be closed: %s; the next start recovers it", log.directory, error)
+                log.abandon()
+                unclean.add(self._homes[key].path)
+        directories, self._directories = self._directories, []
+        for directory in directories:
+            try:
+                self._checkpoint(directory)
+                directory.close(clean=directory.path not in unclean)
+            except OSError as error:
+                _log.error("%s could not be marked as clean: %s; the next start recovers it", directory.path, error)
+                directory.release()
+        self._logs.clear()
+
+    # -- deleting logs
 
     def delete(self, topic: str, partition: int) -> None:
         """Gone with the rename; what a crash leaves of the renamed directory is removed at the next start."""
@@ -95,81 +186,166 @@ class LogManager:
         log = self._logs.pop(key, None)
         if log is not None:
             log.abandon()
-        self._unrecovered.discard(key)
-        if self._path(key).is_dir():
-            files.remove_tree(self._rename(key, "delete"))
+        home = self._homes.get(key)
+        if home is None:
+            return
+        renamed = self._rename(key, "delete")
+        home.forget(key)
+        self._files.remove_tree(renamed)
 
-    def sweep(self, known: Collection[tuple[str, int]], deleted: Collection[UUID]) -> None:
+    def sweep(self, known: Collection[Key], deleted: Collection[UUID]) -> None:
         """Deal with the partitions that nobody knows: what belongs to a topic whose deletion is on record goes, and
         every other log is set aside. If it is the record that was lost, the data is still there."""
-        for name in files.directories_in(self.directory):
-            match = _PARTITION_DIRECTORY.fullmatch(name)
-            key = (match[1], int(match[2])) if match else None
-            if key is None or key in self._logs:
+        for key in list(self._homes):
+            if key in self._logs:
                 continue
-            topic_id = _topic_id_in(self.directory / name)
+            path = self._path(key)
+            topic_id = self._topic_id_in(path)
             if topic_id in deleted:  # also where a topic of the same name came after
                 self.delete(*key)
             elif key not in known:
-                if topic_id is not None or any(file.endswith(".log") for file in files.sizes_in(self.directory / name)):
+                if topic_id is not None or any(name.endswith(".log") for name in self._files.sizes_in(path)):
                     self._set_aside(key)
-                self._unrecovered.discard(key)  # a folder that is nobody's log is left alone
+                else:  # a folder that is nobody's log is left alone
+                    self._homes.pop(key).unrecovered.discard(key)
 
-    def close(self) -> None:
-        """Close all logs and leave the marker, unless one of them could not be closed."""
-        if self._lock is None:
-            return
-        clean = not self._unrecovered  # a log that nobody opened has not been recovered either
-        for log in self._logs.values():
-            try:
-                log.close()
-            except OSError as error:
-                _log.error("%s could not be closed: %s; the next start recovers it", log.directory, error)
-                log.abandon()
-                clean = False
-        self._logs.clear()
-        try:
-            if clean:
-                files.replace(self.directory / MARKER_NAME, _MARKER_TEXT, durable=True)
-        finally:
-            self._unlock()
+    def _path(self, key: Key) -> Path:
+        return self._homes[key].path / f"{key[0]}-{key[1]}"
 
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def _path(self, key: tuple[str, int]) -> Path:
-        return self.directory / f"{key[0]}-{key[1]}"
-
-    def _set_aside(self, key: tuple[str, int]) -> None:
+    def _set_aside(self, key: Key) -> None:
+        old = self._path(key)
+        home = self._homes[key]
         aside = self._rename(key, "stray")
-        _log.warning("%s belongs to no topic that is known; it is kept as %s", self._path(key), aside.name)
+        home.forget(key)
+        _log.warning("%s belongs to no topic that is known; it is kept as %s", old, aside.name)
 
-    def _rename(self, key: tuple[str, int], why: str) -> Path:
+    def _rename(self, key: Key, why: str) -> Path:
         suffix = f"-{key[1]}.{uuid4().hex}-{why}"
-        new = self.directory / (key[0][: _NAME_BYTES_MAX - len(suffix)] + suffix)
-        files.rename(self._path(key), new)
+        new = self._homes[key].path / (key[0][: _NAME_BYTES_MAX - len(suffix)] + suffix)
+        self._files.rename(self._path(key), new)
+        self._files.sync(new.parent)
+        self._counts[self._homes.pop(key).path] -= 1
         return new
 
+    def _topic_id_in(self, directory: Path) -> UUID | None:
+        """None where nothing legible is: a crash can only leave that before the first append."""
+        match = _TOPIC_ID.search((self._files.read(directory / METADATA_NAME) or b"").decode("utf-8", "replace"))
+        return UUID(bytes=base64.urlsafe_b64decode(match[1] + "==")) if match else None
 
-def _lock(directory: Path) -> int:
-    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise DataDirectoryInUse(
-            f"{directory} is in use by another broker; stop that one, or give this one a data directory of its own"
-        ) from None
-    return descriptor
+    # -- the disk; any thread
+
+    def logs_to_flush(self) -> list[PartitionLog]:
+        """`flush.ms` has passed, or a segment was sealed: sealed ones are soon on the disk, whatever the settings."""
+        now_ms = self._clock.now_ms()
+        return [
+            log
+            for log in list(self._logs.values())
+            if log.failure is None
+            and (
+                log.has_sealed_unsynced
+                or (log.unflushed_since_ms is not None and now_ms - log.unflushed_since_ms >= log.config.flush_ms)
+            )
+        ]
+
+    def checkpoint(self) -> None:
+        """What a crash will not have to look at again."""
+        for directory in self._directories:
+            self._checkpoint(directory)
+
+    def _checkpoint(self, directory: DataDirectory) -> None:
+        self._store_starts(directory)
+        directory.store_recovery_points(self._of(directory, lambda log: log.recovery_point))
+
+    def store_starts(self) -> None:
+        for directory in self._directories:
+            self._store_starts(directory)
+
+    def _store_starts(self, directory: DataDirectory) -> None:
+        directory.store_log_starts(self._of(directory, lambda log: log.log_start_offset))
+
+    def _of(self, directory: DataDirectory, offset: Callable[[PartitionLog], int]) -> dict[Key, int]:
+        logs = list(self._logs.items())
+        return {key: offset(log) for key, log in logs if self._homes.get(key) is directory and offset(log) > 0}
+
+    # -- deleting records: expire or delete_records, then store_starts, then detach, then bury; after a while, remove
+
+    def expire(self) -> list[Key]:
+        """Move the starts of logs whose records have had their time. The owner's."""
+        moved = []
+        now_ms = self._clock.now_ms()
+        for key, log in self._logs.items():
+            if log.failure is not None:
+                continue
+            log.producers.expire(now_ms, log.config.producer_expiration_ms)
+            start = retention.start_after_retention(log.segments(), log.high_watermark, now_ms, log.config)
+            if start is not None and start > log.log_start_offset:
+                log.move_start(start)
+                moved.append(key)
+        return moved
+
+    def detach(self, keys: Iterable[Key]) -> list[Doomed]:
+        """Take the segments that lie below the starts out of their logs. The owner's, after `store_starts`."""
+        doomed = []
+        for key in keys:
+            log = self._logs.get(key)
+            if log is not None and log.failure is None:
+                base_offsets = log.detach_deleted()
+                if base_offsets:
+                    doomed.append(Doomed(log.directory, base_offsets, log.config.file_delete_delay_ms))
+        return doomed
+
+    def bury(self, doomed: Iterable[Doomed]) -> None:
+        """Any thread. Files keep their bytes for a while: somebody may be about to open them."""
+        for directory, base_offsets, delay_ms in doomed:
+            remove_at_ms = self._clock.now_ms() + delay_ms
+            for base_offset in base_offsets:
+                for path in swap.set_deleted(directory, base_offset, self._files):
+                    self._buried.append((remove_at_ms, path))
+                self._files.remove(directory / snapshot_name(base_offset))
+
+    def remove_buried(self) -> None:
+        """Any thread. Those whose time has come."""
+        now_ms = self._clock.now_ms()
+        due = [entry for entry in self._buried if entry[0] <= now_ms]
+        for entry in due:
+            self._files.remove(entry[1])
+            self._buried.remove(entry)
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> None:
+        """All steps at once: records below `offset` are gone, and stay gone."""
+        key = (topic, partition)
+        self._logs[key].move_start(offset)
+        self.store_starts()
+        self.bury(self.detach([key]))
+
+    def retain(self) -> None:
+        """All steps at once."""
+        moved = self.expire()
+        if moved:
+            self.store_starts()
+            self.bury(self.detach(moved))
+        self.remove_buried()
+
+    # -- truncation
+
+    def truncate_to(self, topic: str, partition: int, offset: int) -> None:
+        self._lower_checkpoints((topic, partition), offset)
+        self._logs[topic, partition].truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, topic: str, partition: int, offset: int) -> None:
+        key = (topic, partition)
+        self._lower_checkpoints(key, offset)
+        self._logs[key].truncate_fully_and_start_at(offset)
+        self.store_starts()
+
+    def _lower_checkpoints(self, key: Key, offset: int) -> None:
+        """Before the truncation: what is appended after it is not what the checkpoints speak of."""
+        log, home = self._logs[key], self._homes[key]
+        home.store_recovery_points({key: min(offset, log.recovery_point)})
+        home.store_log_starts({key: min(offset, log.log_start_offset)})
+        if home.cleaned_until(key) > offset:
+            home.note_cleaned(key, offset)
 
 
 def _metadata_text(topic_id: UUID) -> bytes:
     return b"version: 0\ntopic_id: " + base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=")
-
-
-def _topic_id_in(directory: Path) -> UUID | None:
-    """None where nothing legible is: a crash can only leave that before the first append."""
-    match = _TOPIC_ID.search(files.read_text(directory / METADATA_NAME) or "")
-    return UUID(bytes=base64.urlsafe_b64decode(match[1] + "==")) if match else None

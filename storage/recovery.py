@@ -1,145 +1,337 @@
-"""How far the files of a partition can be trusted when it is opened.
+"""How far the files of a partition can be trusted when it is opened, and what is made of the rest.
 
-After a clean stop sizes and the ends of the indexes are looked at; after an unclean one the last segment is
-read from its start, CRCs included, and cut behind its last good batch. What a sealed segment holds was complete
-when its successor came into being, so there only the ends are looked at, unless they do not fit together.
+After a clean stop: sizes and ends fit together, or an index is built anew. After an unclean one, what lies below
+the recovery point is on the disk and trusted in the same way; everything behind it is read, CRCs included, and the
+log ends at the first batch that is not intact. What is cut off is kept beside the log. Damage *below* the recovery
+point is not a torn tail: it is reported, nothing is cut, and the partition stays shut.
+
+Producer state, leader epochs and the index of aborted transactions follow from the batches: what was not trusted
+is replayed.
 """
 
 import logging
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from crc32c import crc32c
-
-from pylog.storage import files
-from pylog.storage.batch import (
-    CRC_START,
-    HEADER_BYTES,
-    MAGIC,
-    NO_TIMESTAMP,
-    BatchHeader,
-    check,
-    read_header,
-    read_prefix,
-)
-from pylog.storage.errors import CorruptBatch, StorageError
-from pylog.storage.index import INT32_MAX, Index
-from pylog.storage.segment import Segment
+from pylog.storage import swap
+from pylog.storage.batch import NO_PRODUCER_ID, BatchHeader
+from pylog.storage.epochs import FILE_NAME, LeaderEpochs
+from pylog.storage.errors import DamagedSegment, StorageError
+from pylog.storage.index import INT32_MAX
+from pylog.storage.log_config import LogConfig
+from pylog.storage.open_files import OpenFiles
+from pylog.storage.ports import FileSystem
+from pylog.storage.producers import CompletedTransaction, Producers, snapshot_name, snapshot_offsets
+from pylog.storage.scan import CHUNK_BYTES, checked_batches, ends_are_sound, in_order, sizes_are_sound
+from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
+from pylog.storage.transactions import read_marker
 
 _log = logging.getLogger(__name__)
 
-_CHUNK_BYTES = 1 << 20
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What is known about a log before it is looked at."""
+
+    clean: bool  # closed, and not touched since
+    recovery_point: int = 0  # offsets below it are on the disk
+    log_start_offset: int = 0  # offsets below it were deleted
+    cleaned_until: int = 0  # offsets below it may have been compacted, gaps between segments included
 
 
-def recover(segment: Segment, next_offset_min: int, *, sealed: bool) -> None:
-    """Read the whole segment, cut it behind its last good batch, and build its indexes anew.
-
-    Of a sealed segment only the headers are read: a damaged record in it is no reason to cut the good batches
-    behind it, and whoever reads it finds it by its CRC."""
-    size_bytes = segment.size_bytes
-    _log.info("%s: reading %d bytes to build its indexes anew", segment.path, size_bytes)
-    next_offset = max(next_offset_min, segment.base_offset)
-    batches = segment.headers(0) if sealed else checked_batches(segment.file, size_bytes)
-    try:
-        segment.rebuild(_in_order(batches, next_offset, segment.base_offset + INT32_MAX))
-    except StorageError as error:
-        _log.warning(
-            "%s: cut at byte %d, behind offset %d: the %d bytes that follow do not begin with an intact batch (%s)",
-            segment.path,
-            segment.size_bytes,
-            segment.next_offset - 1,
-            size_bytes - segment.size_bytes,
-            error,
-        )
-        files.truncate(segment.path, segment.size_bytes)
-    if sealed:
-        segment.store_indexes()
+CLEAN = Trust(clean=True)
+UNCLEAN = Trust(clean=False)
 
 
-def sizes_are_sound(segment: Segment, sizes: dict[str, int]) -> bool:
-    """The least to ask of a sealed segment, and no more than the directory listing tells."""
-    indexes = (segment.offsets, segment.times)
-    return all(index.path.name in sizes and not index.surplus_bytes for index in indexes)
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes that were no longer part of the log when it was opened."""
+
+    path: Path
+    position: int
+    size_bytes: int
+    next_offset: int  # where the log goes on
+    kept_as: Path
+    reason: str
 
 
-def ends_are_sound(segment: Segment, index_interval_bytes: int) -> bool:
-    """Whether both indexes end as the log does; sets the segment's next offset and maximum timestamp if so.
-
-    Reads from the last index entry on, which is one interval and one batch in a whole index."""
-    if not (_ascends(segment.offsets) and _ascends(segment.times)):
-        return False
-    entry = segment.offsets.last
-    start = 0 if entry is None else entry[1]
-    next_offset, max_timestamp_ms, seen_entry = segment.base_offset, NO_TIMESTAMP, entry is None
-    try:
-        for position, header in _in_order(segment.headers(start), next_offset, segment.base_offset + INT32_MAX):
-            if position - start > index_interval_bytes:
-                return False  # this batch should have had an entry
-            next_offset = header.next_offset
-            max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
-            seen_entry = seen_entry or (entry is not None and header.last_offset == segment.base_offset + entry[0])
-    except CorruptBatch:
-        return False
-    newest = segment.times.last
-    if not seen_entry or max_timestamp_ms > (NO_TIMESTAMP if newest is None else newest[0]):
-        return False
-    if newest is not None and segment.base_offset + newest[1] >= next_offset:
-        return False
-    segment.adopt(next_offset)
-    return True
+@dataclass(slots=True)
+class Loaded:
+    segments: list[Segment]
+    producers: Producers
+    epochs: LeaderEpochs
+    epochs_stored: bool = True
+    cuts: list[Cut] = field(default_factory=list)
+    trusted: bool = True  # nothing had to be repaired: all of it is known to be on the disk
 
 
-def _ascends(index: Index) -> bool:
-    if index.surplus_bytes:
-        return False
-    first = max(0, index.count - 2)
-    entries = index.stored_entries(first, index.count - first) if index.count else []
-    return all(a < c and b < d for (a, b), (c, d) in pairwise(entries)) and all(min(entry) >= 0 for entry in entries)
+class Loader:
+    """Opens the segments of one directory. Use `load` once."""
 
+    def __init__(
+        self, directory: Path, config: LogConfig, trust: Trust, files: FileSystem, open_files: OpenFiles
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._trust = trust
+        self._files = files
+        self._open_files = open_files
+        self._loaded = Loaded([], Producers(), LeaderEpochs(), trusted=trust.clean)
+        self._snapshots: list[int] = []
+        self._replayed_until: int | None = None  # where the producers' state stands; None: not loaded yet
 
-def _in_order(
-    batches: Iterator[tuple[int, BatchHeader]], next_offset: int, offset_max: int
-) -> Iterator[tuple[int, BatchHeader]]:
-    """The same batches, up to the first whose offsets do not follow; gaps are allowed, for compaction leaves them."""
-    for position, header in batches:
-        if header.magic != MAGIC or header.last_offset_delta < 0:
-            raise CorruptBatch(f"record batch format v{header.magic}, last offset delta {header.last_offset_delta}")
-        if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
-            raise CorruptBatch(
-                f"offsets {header.base_offset} to {header.last_offset}, where {next_offset} to {offset_max} can be"
+    def load(self) -> Loaded:
+        swap.tidy(self._directory, self._files)
+        sizes = self._files.sizes_in(self._directory)
+        self._snapshots = snapshot_offsets(sizes)
+        base_offsets = self._base_offsets(sizes)
+        loaded_epochs = self._load_epochs(sizes)
+        next_offset = 0
+        loaded = self._loaded
+        for number, base_offset in enumerate(base_offsets):
+            segment = Segment(
+                self._directory, base_offset, sizes, self._config.index_interval_bytes, self._files, self._open_files
             )
-        yield position, header
-        next_offset = header.next_offset
+            if loaded.segments and base_offset < next_offset:
+                self._set_aside([base_offset], sizes, next_offset, "repeats offsets of the segment before it")
+                continue
+            if loaded.segments and not self._follows(base_offset, next_offset):
+                self._set_aside(base_offsets[number:], sizes, next_offset, "offsets before it are missing")
+                break
+            following = base_offsets[number + 1] if number + 1 < len(base_offsets) else None
+            whole = True
+            if self._is_trusted(following):
+                self._open_trusted(segment, following, sizes)
+            else:
+                if self._replayed_until is None:
+                    self._load_producers(base_offset)
+                    loaded.epochs.truncate_from_end(base_offset)
+                    loaded.epochs_stored = False
+                whole = self._recover(segment, max(next_offset, base_offset))
+            segment.release()
+            next_offset = segment.next_offset
+            loaded.segments.append(segment)
+            if not whole:
+                self._set_aside(base_offsets[number + 1 :], sizes, next_offset, "the segment before it was cut")
+                break
+        self._start_where_records_were_deleted()
+        for segment in loaded.segments[:-1]:
+            if not self._trust.clean:
+                segment.store_indexes()
+            segment.seal()
+        if self._replayed_until is None:
+            self._load_producers(loaded.segments[-1].next_offset)
+        if not loaded_epochs:
+            self._find_epochs()
+        self._remove_strange_snapshots()
+        for segment in loaded.segments:
+            segment.release()
+        return loaded
 
+    def producers_of(self, segments: list[Segment]) -> Producers:
+        """The state at the end of these segments, which are open already."""
+        self._loaded.segments = segments
+        self._snapshots = snapshot_offsets(self._files.sizes_in(self._directory))
+        self._load_producers(segments[-1].next_offset)
+        return self._loaded.producers
 
-def checked_batches(file: files.LogFile, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every batch, in one buffer of fixed size; raises at the first that is not intact."""
-    buffer = memoryview(bytearray(min(_CHUNK_BYTES, max(end, 1))))
-    start = filled = position = 0  # buffer[:filled] is the file from `start` on
-    while position < end:
-        at = position - start
-        if filled - at < HEADER_BYTES or at + read_prefix(buffer, at)[1] > filled:
-            start, at, filled = position, 0, file.read_into(position, buffer[: end - position])
-        if filled - at >= HEADER_BYTES and len(buffer) < read_prefix(buffer, at)[1] <= end - position:
-            header = _check_large(file, position, buffer)
-        else:
-            header = check(buffer[:filled], at)
-        yield position, header
-        position += header.size_bytes
+    # -- which segments there are
 
+    def _base_offsets(self, sizes: dict[str, int]) -> list[int]:
+        base_offsets = []
+        for name in sorted(sizes):
+            match = swap.SEGMENT_FILE.fullmatch(name)
+            if match and match[2] == LOG_SUFFIX:
+                base_offsets.append(int(match[1]))
+            elif match and match[1] + LOG_SUFFIX not in sizes:
+                self._files.remove(self._directory / name)  # an index whose log is gone
+        while len(base_offsets) > 1 and base_offsets[1] <= self._trust.log_start_offset:
+            self._remove(base_offsets.pop(0))  # expired; the stop came before the removal
+        return base_offsets
 
-def _check_large(file: files.LogFile, position: int, buffer: memoryview) -> BatchHeader:
-    """`check` for a batch larger than the buffer, which holds its beginning."""
-    header = read_header(buffer)
-    end = position + header.size_bytes
-    crc = crc32c(buffer[CRC_START:])
-    position += len(buffer)
-    while position < end:
-        filled = file.read_into(position, buffer[: end - position])
-        if not filled:
-            raise CorruptBatch("the file ends in the batch")
-        crc = crc32c(buffer[:filled], crc)
-        position += filled
-    if crc != header.crc:
-        raise CorruptBatch(f"CRC-32C is {crc:08x}, the batch says {header.crc:08x}")
-    return header
+    def _remove(self, base_offset: int) -> None:
+        for suffix in reversed(SUFFIXES):
+            self._files.remove(swap.file_of(self._directory, base_offset, suffix))
+
+    def _is_trusted(self, following: int | None) -> bool:
+        return self._trust.clean or (following is not None and following <= self._trust.recovery_point)
+
+    def _follows(self, base_offset: int, next_offset: int) -> bool:
+        """Whether a segment can come after one that ends there. Only compaction leaves gaps, and only where it was."""
+        gaps_until = max(self._trust.recovery_point, self._trust.cleaned_until)
+        return base_offset == next_offset or base_offset <= gaps_until or self._trust.clean
+
+    def _set_aside(self, base_offsets: list[int], sizes: dict[str, int], next_offset: int, reason: str) -> None:
+        for base_offset in base_offsets:
+            path = swap.file_of(self._directory, base_offset, LOG_SUFFIX)
+            kept = path.with_name(f"{path.name}.cut-0")
+            self._files.rename(path, kept)
+            self._remove(base_offset)
+            self._report(Cut(path, 0, sizes[path.name], next_offset, kept, reason))
+        if base_offsets:
+            self._files.sync(self._directory)
+
+    def _start_where_records_were_deleted(self) -> None:
+        """A log without segments, or one whose end was lost behind the point up to which records were deleted."""
+        segments, start = self._loaded.segments, self._trust.log_start_offset
+        if segments and segments[-1].next_offset >= start:
+            return
+        for segment in segments:
+            segment.release()
+            self._remove(segment.base_offset)
+        segments[:] = [
+            Segment.create(self._directory, start, self._config.index_interval_bytes, self._files, self._open_files)
+        ]
+        self._loaded.trusted = False
+
+    # -- trusted segments
+
+    def _open_trusted(self, segment: Segment, following: int | None, sizes: dict[str, int]) -> None:
+        if self._trust.clean and following is not None and sizes_are_sound(segment, sizes):
+            segment.next_offset = following
+            return
+        if ends_are_sound(segment, self._config.index_interval_bytes):
+            return
+        self._loaded.trusted = False
+        _log.info("%s: reading %d bytes to build its indexes anew", segment.path, segment.size_bytes)
+        size_bytes = segment.size_bytes
+        try:
+            segment.rebuild(in_order(segment.headers(0), segment.base_offset, segment.base_offset + INT32_MAX))
+        except StorageError as error:
+            damaged = DamagedSegment(segment.path, segment.size_bytes, f"{error}, of {size_bytes} bytes")
+            raise damaged from error
+        if following is not None:
+            segment.store_indexes()
+
+    # -- everything behind the recovery point
+
+    def _recover(self, segment: Segment, next_offset: int) -> bool:
+        """Read the segment, cut it behind its last good batch, and build its indexes anew. False if it was cut."""
+        size_bytes = segment.size_bytes
+        _log.info("%s: reading %d bytes after an unclean stop", segment.path, size_bytes)
+        self._files.remove(segment.path_with(ABORTED_SUFFIX))
+        batches = in_order(self._batches(segment), next_offset, segment.base_offset + INT32_MAX)
+        try:
+            segment.rebuild(self._replayed(segment, batches))
+        except StorageError as error:
+            position = segment.size_bytes
+            if segment.next_offset < self._trust.recovery_point:
+                damaged = DamagedSegment(segment.path, position, f"{error}, below the recovery point")
+                segment.size_bytes = size_bytes
+                raise damaged from error
+            self._cut(segment, size_bytes, str(error))
+            return False
+        return True
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+        start = 0
+        if segment.base_offset < self._trust.recovery_point:
+            for position, header in segment.headers(0):
+                if header.last_offset >= self._trust.recovery_point:
+                    break
+                yield position, header
+                start = position + header.size_bytes
+        yield from checked_batches(segment.file, segment.size_bytes, start)
+
+    def _replayed(
+        self, segment: Segment, batches: Iterator[tuple[int, BatchHeader]]
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        epochs = self._loaded.epochs
+        for position, header in batches:
+            epochs.assign(header.leader_epoch, header.base_offset)
+            ended = self._replay(segment, position, header)
+            if ended is not None and ended.aborted:
+                segment.note_aborted(ended.index_entry())
+            yield position, header
+
+    def _cut(self, segment: Segment, size_bytes: int, reason: str) -> None:
+        """Keep the tail, then cut it. Twice, if the machine stops in between: the second time overwrites the first."""
+        position = segment.size_bytes
+        kept = segment.path.with_name(f"{segment.path.name}.cut-{position}")
+        if position < size_bytes:
+            self._files.create_empty(kept)
+            for start in range(position, size_bytes, CHUNK_BYTES):
+                chunk = segment.file.read_at(start, min(CHUNK_BYTES, size_bytes - start))
+                self._files.write_at(kept, start - position, chunk)
+            self._files.sync(kept)
+            self._files.sync(self._directory)
+            self._files.truncate(segment.path, position)
+            self._files.sync(segment.path)
+        self._report(Cut(segment.path, position, size_bytes - position, segment.next_offset, kept, reason))
+
+    def _report(self, cut: Cut) -> None:
+        self._loaded.cuts.append(cut)
+        self._loaded.trusted = False
+        _log.warning(
+            "%s: cut at byte %d: the log goes on at offset %d; the %d bytes behind are kept in %s (%s)",
+            cut.path,
+            cut.position,
+            cut.next_offset,
+            cut.size_bytes,
+            cut.kept_as.name,
+            cut.reason,
+        )
+
+    # -- what follows from the batches
+
+    def _load_producers(self, end_offset: int) -> None:
+        """The state before `end_offset`: the newest snapshot that can be read, and the batches behind it."""
+        start = None
+        for offset in sorted(self._snapshots, reverse=True):
+            if offset > end_offset or start is not None:
+                continue
+            path = self._directory / snapshot_name(offset)
+            try:
+                self._loaded.producers = Producers.from_snapshot(self._files.read(path) or b"", path)
+                start = offset
+            except StorageError as error:
+                _log.warning("%s; it is not used", error)
+                self._files.remove(path)
+        self._replayed_until = end_offset
+        if start is None and self._trust.clean:
+            return  # a log that no producer with an id wrote to has none
+        self._replay_from(start or 0, end_offset)
+
+    def _replay_from(self, start: int, end_offset: int) -> None:
+        for segment in self._loaded.segments:
+            if segment.next_offset <= start or segment.base_offset >= end_offset:
+                continue
+            for position, header in segment.headers(segment.position_of(start)):
+                if header.base_offset >= end_offset:
+                    break
+                self._replay(segment, position, header)
+
+    def _replay(self, segment: Segment, position: int, header: BatchHeader) -> CompletedTransaction | None:
+        if header.producer_id == NO_PRODUCER_ID:
+            return None
+        marker = read_marker(segment.file.read_at(position, header.size_bytes), 0) if header.is_control else None
+        return self._loaded.producers.applied(header, marker)
+
+    def _remove_strange_snapshots(self) -> None:
+        """Those behind the end, and those that belong to no segment: no truncation or recovery would ask for them."""
+        segments = self._loaded.segments
+        wanted = {segment.base_offset for segment in segments} | {segments[-1].next_offset}
+        for offset in self._snapshots:
+            if offset not in wanted:
+                self._files.remove(self._directory / snapshot_name(offset))
+
+    def _load_epochs(self, sizes: dict[str, int]) -> bool:
+        path = self._directory / FILE_NAME
+        if FILE_NAME not in sizes:
+            return False
+        data = self._files.read_at(path, 0, sizes[FILE_NAME])
+        try:
+            self._loaded.epochs = LeaderEpochs.decode(data, path)
+        except StorageError as error:
+            _log.warning("%s; the epochs are read from the log", error)
+            return False
+        return True
+
+    def _find_epochs(self) -> None:
+        epochs = LeaderEpochs()
+        for segment in self._loaded.segments:
+            for _, header in segment.headers(0):
+                epochs.assign(header.leader_epoch, header.base_offset)
+        self._loaded.epochs = epochs
+        self._loaded.epochs_stored = epochs.latest is None

@@ -1,10 +1,11 @@
 """One segment: the batches of every offset in [base_offset, next_offset), in order, in one `.log` file.
 
-The `.log` file is the truth. Its two indexes are a function of it (`_note` is that function, live and in
-recovery alike), so a damaged or missing index costs a scan and never data. Nothing is opened before it is
-needed: an idle partition holds no descriptor.
+The `.log` file is the truth. Its indexes are a function of it (`_note` is that function, live and in recovery
+alike), so a damaged or missing index costs a scan and never data: whatever an index says is checked against the
+batch it points at. Nothing is opened before it is needed: an idle partition holds no descriptor.
 """
 
+import logging
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
@@ -12,16 +13,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pylog.storage import files
-from pylog.storage.batch import HEADER_BYTES, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader, read_header
+from pylog.storage.batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader, read_header
 from pylog.storage.errors import CorruptBatch, StorageError
 from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, TIME_ENTRY, Index
+from pylog.storage.open_files import OpenFiles
+from pylog.storage.ports import Buffer, FileSystem, LogAppender, LogFile
 from pylog.storage.records import Record, decode_batch
+from pylog.storage.transactions import AbortedTransaction, TransactionIndex
 
-LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX = ".log", ".index", ".timeindex"
+_log = logging.getLogger(__name__)
+
+LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
+SUFFIXES = (OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX, LOG_SUFFIX)  # the log last: it makes the segment
 
 _PREFIX = struct.Struct(">qi")
-_FRONT = struct.Struct(">qi11xi")  # base offset, length, last offset delta
+_FRONT = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 _READ_AHEAD_BYTES = 8192  # two intervals of the index: nearly always one read finds the batch
 _RECENT_MAX = 128
 
@@ -36,14 +42,19 @@ class Placed(NamedTuple):
 
 class Segment:
     __slots__ = (
+        "_aborts_waiting",
         "_appender",
         "_file",
+        "_files",
         "_index_interval_bytes",
         "_indexed_position",
         "_max_timestamp_offset",
+        "_open_files",
         "_recent_last_offsets",
         "_recent_positions",
         "base_offset",
+        "created_ms",
+        "first_timestamp_ms",
         "max_timestamp_ms",
         "next_offset",
         "offsets",
@@ -52,44 +63,85 @@ class Segment:
         "times",
     )
 
-    def __init__(self, directory: Path, base_offset: int, sizes: dict[str, int], index_interval_bytes: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        sizes: dict[str, int],
+        index_interval_bytes: int,
+        files: FileSystem,
+        open_files: OpenFiles,
+    ) -> None:
         """The segment whose files have these sizes. Nothing is read; `recovery` knows how far to trust them."""
         name = f"{base_offset:020d}"
+        self._files = files
+        self._open_files = open_files
         self.path = directory / (name + LOG_SUFFIX)
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size_bytes = sizes.get(name + LOG_SUFFIX, 0)
-        self.offsets = Index(directory / (name + OFFSET_SUFFIX), OFFSET_ENTRY, sizes.get(name + OFFSET_SUFFIX, 0))
-        self.times = Index(directory / (name + TIME_SUFFIX), TIME_ENTRY, sizes.get(name + TIME_SUFFIX, 0))
+        self.offsets = Index(
+            directory / (name + OFFSET_SUFFIX), OFFSET_ENTRY, sizes.get(name + OFFSET_SUFFIX, 0), files
+        )
+        self.times = Index(directory / (name + TIME_SUFFIX), TIME_ENTRY, sizes.get(name + TIME_SUFFIX, 0), files)
         self.max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._index_interval_bytes = index_interval_bytes
         self._indexed_position = 0
-        self._file: files.LogFile | None = None
-        self._appender: files.LogAppender | None = None
+        self.first_timestamp_ms: int | None = None  # of the first batch; None: not looked at yet
+        self.created_ms = 0  # in this process; what `segment.ms` counts from where batches have no timestamps
+        self._file: LogFile | None = None
+        self._appender: LogAppender | None = None
+        self._aborts_waiting: list[AbortedTransaction] = []  # which could not be stored
         # Where the newest batches lie: most reads are at the tail, and answered from here without a system call.
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")
 
     @classmethod
-    def create(cls, directory: Path, base_offset: int, index_interval_bytes: int) -> "Segment":
-        segment = cls(directory, base_offset, {}, index_interval_bytes)
+    def create(
+        cls, directory: Path, base_offset: int, index_interval_bytes: int, files: FileSystem, open_files: OpenFiles
+    ) -> "Segment":
+        segment = cls(directory, base_offset, {}, index_interval_bytes, files, open_files)
         for path in (segment.offsets.path, segment.times.path, segment.path):  # the log last: it makes the segment
             files.create_empty(path)
         return segment
 
     @property
-    def file(self) -> files.LogFile:
+    def file(self) -> LogFile:
         if self._file is None:
-            self._file = files.LogFile(self.path)
+            self._file = self._files.open(self.path)
+            self._open_files.opened(self)
         return self._file
+
+    @property
+    def directory(self) -> Path:
+        return self.path.parent
+
+    def path_with(self, suffix: str) -> Path:
+        return self.path.with_suffix(suffix)
+
+    @property
+    def latest_timestamp_ms(self) -> int:
+        """The maximum timestamp, also of a sealed segment of which nothing was read yet."""
+        if self.max_timestamp_ms == NO_TIMESTAMP and self.times.last is not None:
+            self.max_timestamp_ms = self.times.last[0]
+        return self.max_timestamp_ms
+
+    def first_batch_timestamp_ms(self) -> int:
+        """What `segment.ms` counts from."""
+        if self.first_timestamp_ms is None:
+            if not self.size_bytes:
+                return NO_TIMESTAMP
+            self.first_timestamp_ms = next(self.headers(0))[1].max_timestamp
+        return self.first_timestamp_ms
 
     # -- writing
 
-    def append(self, data: files.Buffer, batches: Iterable[Placed]) -> None:
+    def append(self, data: Buffer, batches: Iterable[Placed]) -> None:
         """One write. If it fails the segment is as it was before."""
         if self._appender is None:
-            self._appender = files.LogAppender(self.path)
+            self._appender = self._files.open_appender(self.path)
+            self._open_files.opened(self)
         start = self.size_bytes
         self._appender.append(data, start)
         self.size_bytes = start + len(data)
@@ -98,6 +150,8 @@ class Segment:
 
     def _note(self, position: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Bring indexes and end up to date with the batch at `position`."""
+        if position == 0:
+            self.first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self._max_timestamp_offset = last_offset
@@ -132,6 +186,30 @@ class Segment:
         self._note_max_timestamp()
         self.offsets.store()
         self.times.store()
+        self.store_aborted()
+
+    # -- transactions that were aborted in this segment
+
+    def aborted(self) -> list[AbortedTransaction]:
+        return [*TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files).entries(), *self._aborts_waiting]
+
+    def note_aborted(self, transaction: AbortedTransaction) -> None:
+        """Its marker is in the log already, so this must not fail."""
+        self._aborts_waiting.append(transaction)
+        try:
+            self.store_aborted()
+        except OSError as error:
+            _log.warning("%s: %s; an entry of the transaction index stays in memory for now", self.path, error)
+
+    @property
+    def has_unstored_aborts(self) -> bool:
+        return bool(self._aborts_waiting)
+
+    def store_aborted(self) -> None:
+        index = TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files)
+        while self._aborts_waiting:
+            index.append(self._aborts_waiting[0])
+            del self._aborts_waiting[0]
 
     def seal(self) -> None:
         """After `store_indexes`: no more appends, only reads."""
@@ -140,13 +218,36 @@ class Segment:
         self._recent_positions = array("q")
 
     def sync(self) -> None:
-        files.sync(self.path)
+        """Everything of a sealed segment."""
+        self.sync_log()
         self.offsets.sync()
         self.times.sync()
+
+    def sync_log(self) -> None:
+        """What cannot be built again without reading the log: its bytes, and the index of aborted transactions.
+
+        Runs in another thread than the rest; the appender may be released meanwhile."""
+        appender = self._appender
+        if appender is not None:
+            appender.sync()
+        else:
+            self._files.sync(self.path)
+        if self._files.size_of(self.path_with(ABORTED_SUFFIX)):
+            self._files.sync(self.path_with(ABORTED_SUFFIX))
+
+    def pin(self) -> None:
+        """Open everything that reads need, and keep it: the names are about to stand for other files."""
+        self.file  # noqa: B018 (opens it)
+        self.offsets.map()
+        self.times.map()
+        self._open_files.closed(self)
 
     def release(self) -> None:
         """Descriptors go when nobody reads any more."""
         self._file = self._appender = None
+        self.offsets.release()
+        self.times.release()
+        self._open_files.closed(self)
 
     # -- rebuilding, for `recovery`
 
@@ -157,6 +258,7 @@ class Segment:
         self.times.replace(b"")
         self.next_offset = self._max_timestamp_offset = self.base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
+        self.first_timestamp_ms = None
         self._indexed_position = 0
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")
@@ -167,6 +269,15 @@ class Segment:
                 end = position + header.size_bytes
         finally:
             self.size_bytes = end  # not before: the iterator may look at it
+
+    def truncate(self, position: int) -> None:
+        """Cut the segment where a batch begins."""
+        if position < self.size_bytes:
+            self._files.truncate(self.path, position)
+            self.size_bytes = position
+            self.rebuild(self.headers(0))
+            self._aborts_waiting = [entry for entry in self._aborts_waiting if entry.last_offset < self.next_offset]
+            TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files).truncate(self.next_offset)
 
     def adopt(self, next_offset: int) -> None:
         """Go on from indexes that were found sound."""
@@ -186,17 +297,42 @@ class Segment:
             number = bisect_left(recent, offset)
             return self._recent_positions[number] if number < len(recent) else self.size_bytes
         entry = self.offsets.floor(offset - self.base_offset)
-        position = self.offsets[entry][1] if entry >= 0 else 0
+        relative, position = self.offsets[entry] if entry >= 0 else (0, 0)
+        if entry >= 0 and not self._holds(relative, position):
+            self._distrust(self.offsets)
+            return self.position_of(offset)
         chunk, chunk_start, end = b"", position, self.size_bytes
         while position < end:
             at = position - chunk_start
             if at + _FRONT.size > len(chunk):
                 chunk, chunk_start, at = self._read(position), position, 0
-            base_offset, length, last_offset_delta = _FRONT.unpack_from(chunk, at)
+            base_offset, length, _, last_offset_delta = _FRONT.unpack_from(chunk, at)
             if base_offset + last_offset_delta >= offset:
                 break
             position += self._checked_size(position, length)
         return position
+
+    def _holds(self, relative_offset: int, position: int) -> bool:
+        """Whether an entry of the offset index can be right: an append that ended at this offset began there."""
+        if not 0 <= position <= self.size_bytes - HEADER_BYTES:
+            return False
+        base_offset: int
+        base_offset, _, magic, _ = _FRONT.unpack(self.file.read_at(position, _FRONT.size))
+        return bool(magic == MAGIC) and self.base_offset <= base_offset <= self.base_offset + relative_offset
+
+    def _distrust(self, index: Index) -> None:
+        """After this the indexes are what the log says."""
+        _log.error("%s does not agree with its log; both indexes are built anew", index.path)
+        sealed = self._appender is None and not self._recent_positions
+        size_bytes, next_offset = self.size_bytes, self.next_offset
+        try:
+            self.rebuild(self.headers(0))
+        except StorageError:
+            self.size_bytes, self.next_offset = size_bytes, next_offset  # the log itself is damaged
+            raise
+        if sealed:
+            self.store_indexes()
+            self.seal()
 
     def end_of_read(self, start: int, bytes_max: int) -> int:
         """Where the last whole batch ends within `bytes_max` of `start`; the first batch is always whole."""
@@ -249,17 +385,30 @@ class Segment:
 
     def first_at_time(self, timestamp_ms: int, offset_min: int) -> Record | None:
         """The first record from `offset_min` on with this timestamp or a later one."""
-        last = self.times.last
-        if timestamp_ms > max(self.max_timestamp_ms, NO_TIMESTAMP if last is None else last[0]):
+        if timestamp_ms > self.latest_timestamp_ms:
             return None
         entry = self.times.floor(timestamp_ms)
-        from_offset = self.base_offset + self.times[entry][1] if entry >= 0 else self.base_offset
+        from_offset = self.base_offset
+        if entry >= 0:
+            indexed_ms, relative = self.times[entry]
+            from_offset += relative
+            if not self._has_maximum(from_offset, indexed_ms):
+                self._distrust(self.times)
+                return self.first_at_time(timestamp_ms, offset_min)
         for position, header in self.headers(self.position_of(max(from_offset, offset_min))):
             if header.max_timestamp >= timestamp_ms:
                 for record in self._records(position, header.size_bytes):
                     if record.timestamp_ms >= timestamp_ms and record.offset >= offset_min:
                         return record
         return None
+
+    def _has_maximum(self, offset: int, timestamp_ms: int) -> bool:
+        """Whether an entry of the time index can be right: the batch with this offset has this maximum."""
+        if not self.base_offset <= offset < self.next_offset:
+            return False
+        for _, header in self.headers(self.position_of(offset)):
+            return header.base_offset <= offset and header.max_timestamp == timestamp_ms
+        return False
 
     def _records(self, position: int, size_bytes: int) -> list[Record]:
         try:

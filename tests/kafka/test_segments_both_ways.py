@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pylog.storage.log import LogConfig, PartitionLog
+from pylog.storage.recovery import Trust
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.foreign_clients import CLIENTS, ForeignRecord
 from tests.support.java_tools import DUMP_LOG_SEGMENTS, run_kafka_tool
@@ -66,7 +67,7 @@ def test_we_open_what_kafka_wrote(
     """Also where it is called clean and is not: Kafka allocates the indexes of its active segment in advance."""
     folder = tmp_path / "topic-0"
     shutil.copytree(kafkas_folders[1 if stopped else 0], folder)
-    log = PartitionLog.open(folder, LogConfig(index_interval_bytes=2000), clean=clean)
+    log = PartitionLog(folder, LogConfig(index_interval_bytes=2000), Trust(clean=clean))
     assert log.log_end_offset == APPENDS
     assert [(record.timestamp_ms, record.value) for record in records_in(log)] == [
         (record.timestamp_ms, record.value) for record in SENT

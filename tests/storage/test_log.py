@@ -20,6 +20,7 @@ from pylog.storage.errors import (
 from pylog.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.records import Record, decode_batch, encode_batch
+from pylog.storage.recovery import Trust
 from tests.support.logs import START_MS, batch_of, bytes_of, headers_in, log_in, records_in, reopened
 
 BATCH_BYTES = len(batch_of(1))
@@ -449,7 +450,7 @@ def test_a_roll_that_fails_half_way_leaves_a_log_that_goes_on(
                 log.append(batch_of(1), 0)
     assert log.log_end_offset == 3
     assert len(records_in(log)) == 3
-    crashed = PartitionLog.open(log.directory, log.config, clean=False)
+    crashed = PartitionLog(log.directory, log.config, Trust(clean=False))
     assert len(records_in(crashed)) == 3
     assert log.append(batch_of(1), 0).base_offset == 3
     assert [record.offset for record in records_in(reopened(log, clean=True))] == [0, 1, 2, 3]

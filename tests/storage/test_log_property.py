@@ -11,6 +11,7 @@ from pylog.storage import index, recovery, segment
 from pylog.storage.batch import walk
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.records import Record, decode_batch, encode_batch
+from pylog.storage.recovery import Trust
 from tests.support.logs import bytes_of, reopened
 
 SEGMENT_BYTES_MIN = 2500  # the largest append that is drawn fits
@@ -38,7 +39,7 @@ class LogMachine(RuleBasedStateMachine):
     def open(self, segment_bytes: int, interval: int, index_bytes_max: int) -> None:
         number = len(list(self.directory.iterdir()))
         config = LogConfig(segment_bytes, interval, index_bytes_max)
-        self.log = PartitionLog.open(self.directory / f"topic-{number}", config, clean=True)
+        self.log = PartitionLog(self.directory / f"topic-{number}", config, Trust(clean=True))
 
     @property
     def end(self) -> int:
@@ -72,7 +73,7 @@ class LogMachine(RuleBasedStateMachine):
                 file.truncate(size - min(cut, self.sizes[-1]))
             self.twin.pop()
             self.sizes.pop()
-        self.log = PartitionLog.open(self.log.directory, self.log.config, clean=False)
+        self.log = PartitionLog(self.log.directory, self.log.config, Trust(clean=False))
 
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:

@@ -16,6 +16,7 @@ from pylog.storage import files
 from pylog.storage.errors import DataDirectoryInUse, LogClosed
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.manager import LogManager
+from pylog.storage.recovery import Trust
 from tests.support.logs import batch_of, records_in
 
 ID = UUID(bytes=bytes(range(16)))
@@ -381,7 +382,7 @@ def test_a_crash_at_any_step_of_creation_leaves_a_directory_that_works(
 
 
 def test_a_log_opened_by_itself_needs_no_manager(tmp_path: Path) -> None:
-    log = PartitionLog.open(tmp_path / "orders-0", LogConfig(), clean=False)
+    log = PartitionLog(tmp_path / "orders-0", LogConfig(), Trust(clean=False))
     log.append(batch_of(1), 0)
     log.close()
-    assert len(records_in(PartitionLog.open(tmp_path / "orders-0", LogConfig(), clean=True))) == 1
+    assert len(records_in(PartitionLog(tmp_path / "orders-0", LogConfig(), Trust(clean=True)))) == 1

@@ -12,6 +12,7 @@ from pylog.storage import files, recovery
 from pylog.storage.batch import pack_header, read_header
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.records import Record, encode_batch
+from pylog.storage.recovery import Trust
 from tests.support.logs import START_MS, batch_of, log_in, records_in, reopened
 
 pytestmark = pytest.mark.faults
@@ -50,7 +51,7 @@ def test_a_log_that_was_closed_is_the_same_when_opened(tmp_path: Path, clean: bo
     log = _filled(tmp_path)
     log.close()
     before = _indexes(log)
-    log = PartitionLog.open(log.directory, log.config, clean=clean)
+    log = PartitionLog(log.directory, log.config, Trust(clean=clean))
     if clean:
         assert _indexes(log) == before
     _expect(log, 10)
@@ -96,7 +97,7 @@ def test_a_tail_cut_at_any_byte_ends_with_the_last_whole_batch(
     copy, last = _copy_of(killed, tmp_path)
     os.truncate(last, 2 * BATCH_BYTES - cut)
     with caplog.at_level(logging.WARNING):
-        log = PartitionLog.open(copy, killed.config, clean=False)
+        log = PartitionLog(copy, killed.config, Trust(clean=False))
     assert last.stat().st_size == BATCH_BYTES
     if cut < BATCH_BYTES:
         (record,) = caplog.records
@@ -116,7 +117,7 @@ def test_a_flipped_bit_in_the_tail_ends_the_log_before_it(tmp_path: Path, killed
     data = bytearray(last.read_bytes())
     data[BATCH_BYTES + byte] ^= 0x80
     last.write_bytes(data)
-    log = PartitionLog.open(copy, killed.config, clean=False)
+    log = PartitionLog(copy, killed.config, Trust(clean=False))
     _expect(log, 5)
 
 
@@ -134,7 +135,7 @@ def test_garbage_behind_the_last_batch_is_cut(tmp_path: Path, killed: PartitionL
     copy, last = _copy_of(killed, tmp_path)
     with last.open("ab") as file:
         file.write(garbage)
-    log = PartitionLog.open(copy, killed.config, clean=False)
+    log = PartitionLog(copy, killed.config, Trust(clean=False))
     assert last.stat().st_size == 2 * BATCH_BYTES
     _expect(log, 6)
 
@@ -143,7 +144,7 @@ def test_a_torn_tail_is_found_even_where_the_stop_is_said_to_be_clean(tmp_path: 
     log = _filled(tmp_path, 6)
     log.close()
     os.truncate(max(log.directory.glob("*.log")), 2 * BATCH_BYTES - 1)
-    _expect(PartitionLog.open(log.directory, log.config, clean=True), 5)
+    _expect(PartitionLog(log.directory, log.config, Trust(clean=True)), 5)
 
 
 def test_a_first_segment_that_is_torn_from_its_start_begins_again(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_an_empty_last_segment_is_where_the_log_goes_on(tmp_path: Path) -> None:
     log = _filled(tmp_path, 4)
     log.close()
     (log.directory / f"{8:020d}.log").touch()
-    _expect(PartitionLog.open(log.directory, log.config, clean=False), 4)
+    _expect(PartitionLog(log.directory, log.config, Trust(clean=False)), 4)
     assert (log.directory / f"{8:020d}.log").stat().st_size > 0
 
 
@@ -169,7 +170,7 @@ def test_an_index_without_its_log_goes(tmp_path: Path, clean: bool) -> None:
     log.close()
     for suffix in (".index", ".timeindex"):
         (log.directory / f"{6:020d}{suffix}").write_bytes(bytes(24))
-    log = PartitionLog.open(log.directory, log.config, clean=clean)
+    log = PartitionLog(log.directory, log.config, Trust(clean=clean))
     assert not list(log.directory.glob(f"{6:020d}*"))
     _expect(log, 3)
 
@@ -241,7 +242,7 @@ def test_a_damaged_index_is_built_again(
     before = _indexes(log)
     paths = sorted(log.directory.glob(f"*{suffix}"))
     damage(paths[0] if segment == "sealed" else paths[-1])
-    log = PartitionLog.open(log.directory, log.config, clean=False)
+    log = PartitionLog(log.directory, log.config, Trust(clean=False))
     _expect(log, 12)
     log.abandon()
     assert _indexes(log)[paths[0].name] == before[paths[0].name]
@@ -257,7 +258,7 @@ def test_an_index_that_is_missing_or_odd_is_noticed_after_a_clean_stop(
     log.close()
     paths = sorted(log.directory.glob(f"*{suffix}"))
     damage(paths[0] if segment == "sealed" else paths[-1])
-    _expect(PartitionLog.open(log.directory, log.config, clean=True), 12)
+    _expect(PartitionLog(log.directory, log.config, Trust(clean=True)), 12)
 
 
 def test_damage_inside_a_sealed_segment_does_not_cost_the_batches_behind_it(tmp_path: Path) -> None:
@@ -338,9 +339,9 @@ def test_a_disk_error_while_reading_cuts_nothing(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as context:
         context.setattr(os, "preadv", broken)
         with pytest.raises(OSError, match="Input/output"):
-            PartitionLog.open(log.directory, log.config, clean=False)
+            PartitionLog(log.directory, log.config, Trust(clean=False))
     assert (log.directory / f"{FIRST}.log").stat().st_size == size
-    _expect(PartitionLog.open(log.directory, log.config, clean=False), 3)
+    _expect(PartitionLog(log.directory, log.config, Trust(clean=False)), 3)
 
 
 def test_a_crash_at_any_call_to_the_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,7 +370,7 @@ def test_a_crash_at_any_call_to_the_disk_loses_nothing(tmp_path: Path, monkeypat
         log.close()
     assert len(crashes) > 10
     for copy, count in crashes:
-        crashed = PartitionLog.open(copy, log.config, clean=False)
+        crashed = PartitionLog(copy, log.config, Trust(clean=False))
         assert [record.offset for record in records_in(crashed)] == list(range(2 * count))
         again = reopened(crashed, clean=False)
         _expect(again, count)
@@ -403,12 +404,12 @@ def test_a_crash_in_the_middle_of_recovery_is_recovered(tmp_path: Path, monkeypa
             for name in ("write_at", "truncate", "replace"):
                 context.setattr(files, name, crashing(getattr(files, name)))
             try:
-                PartitionLog.open(copy, log.config, clean=False)
+                PartitionLog(copy, log.config, Trust(clean=False))
             except Crash:
                 pass
             else:
                 assert calls > 3
-        _expect(PartitionLog.open(copy, log.config, clean=False), 6)
+        _expect(PartitionLog(copy, log.config, Trust(clean=False)), 6)
 
 
 def test_time_index_entries_count_from_the_largest_timestamp_of_the_log(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from pylog.storage.batch import BatchHeader, walk
 from pylog.storage.log import FileSlice, LogConfig, PartitionLog
 from pylog.storage.records import Record, decode_batch, encode_batch
+from pylog.storage.recovery import Trust
 
 START_MS = 1_700_000_000_000
 
@@ -44,9 +45,9 @@ def reopened(log: PartitionLog, *, clean: bool) -> PartitionLog:
         log.close()
     else:
         log.abandon()
-    return PartitionLog.open(log.directory, log.config, clean=clean)
+    return PartitionLog(log.directory, log.config, Trust(clean=clean))
 
 
 def log_in(directory: Path, config: LogConfig | None = None, *, clean: bool = True) -> PartitionLog:
     directory.mkdir(exist_ok=True)
-    return PartitionLog.open(directory / "topic-0", config or LogConfig(), clean=clean)
+    return PartitionLog(directory / "topic-0", config or LogConfig(), Trust(clean=clean))

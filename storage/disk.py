@@ -1,0 +1,174 @@
+"""The file system that there is. Every call of storage that touches a disk ends here.
+
+Descriptors close when the last reference to their object goes, so a read, an fsync or a sendfile that
+is under way outlives the roll, the close or the deletion of its segment.
+"""
+
+import fcntl
+import mmap
+import os
+from pathlib import Path
+from typing import cast
+
+from pylog.storage.ports import Buffer, FileSystem, Lock, LogAppender, LogFile
+
+
+class DiskFile(LogFile):
+    """Never used to append: sendfile may move its file position."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = -1
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read_at(self, position: int, length: int) -> bytes:
+        return os.pread(self._descriptor, length, position)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        filled = 0
+        while filled < len(buffer):
+            count = os.preadv(self._descriptor, [buffer[filled:]], position + filled)
+            if count == 0:
+                break
+            filled += count
+        return filled
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+class DiskAppender(LogAppender):
+    __slots__ = ("_descriptor", "_torn")
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = -1
+        self._torn = False
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+    def append(self, data: Buffer, size_bytes: int) -> None:
+        if self._torn:
+            self._cut(size_bytes)
+        try:
+            written = os.pwrite(self._descriptor, data, size_bytes)
+            while written < len(data):  # a full disk takes a part first; only the next call says why
+                written += os.pwrite(self._descriptor, memoryview(data)[written:], size_bytes + written)
+        except BaseException:
+            self._torn = True
+            self._cut(size_bytes)
+            raise
+
+    def _cut(self, size_bytes: int) -> None:
+        """If this fails as well, the next append tries again before it writes."""
+        os.ftruncate(self._descriptor, size_bytes)
+        self._torn = False
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+class DiskLock(Lock):
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Disk(FileSystem):
+    def size_of(self, path: Path) -> int | None:
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def modified_ms(self, path: Path) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def sizes_in(self, directory: Path) -> dict[str, int]:
+        with os.scandir(directory) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def directories_in(self, directory: Path) -> list[str]:
+        with os.scandir(directory) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    def open(self, path: Path) -> LogFile:
+        return DiskFile(path)
+
+    def read_at(self, path: Path, position: int, length: int) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, length, position)
+        finally:
+            os.close(descriptor)
+
+    def map(self, path: Path, size_bytes: int) -> Buffer:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return cast(Buffer, mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ))
+        finally:
+            os.close(descriptor)
+
+    def open_appender(self, path: Path) -> LogAppender:
+        return DiskAppender(path)
+
+    def create_empty(self, path: Path) -> None:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+
+    def write_at(self, path: Path, position: int, data: Buffer) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+        finally:
+            os.close(descriptor)
+
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        os.truncate(path, size_bytes)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def create_directory(self, path: Path) -> None:
+        os.mkdir(path)
+
+    def remove_directory(self, path: Path) -> None:
+        os.rmdir(path)
+
+    def sync(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: Path) -> Lock | None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return DiskLock(descriptor)
+
+
+DISK = Disk()
