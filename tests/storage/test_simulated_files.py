@@ -144,6 +144,9 @@ def test_what_comes_after_a_crash_shares_nothing_with_what_was_before() -> None:
     after = files.after_process_crash()
     files.write_at(A, 0, b"x")
     after.write_at(A, 6, b"6")
+    assert files.tree() == {"a": b"x12345"}
+    assert after.tree() == {"a": b"0123456"}
+    assert after.after_machine_crash(None).tree() == files.after_machine_crash(None).tree() == {"a": b"0123"}
     after.flip_bit(A, 0)
     after.remove(A)
     assert files.tree() == {"a": b"x12345"}

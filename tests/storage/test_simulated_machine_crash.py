@@ -75,6 +75,16 @@ def test_a_block_that_has_a_later_write_has_the_earlier_ones_too() -> None:
     assert contents_of_a(files) == {b"...", b"1..", b"1.2"}
 
 
+def test_each_block_is_as_old_as_it_likes() -> None:
+    files = with_synced(a=b"0" * 2 * BLOCK_BYTES)
+    files.write_at(A, 0, b"1" * 2 * BLOCK_BYTES)
+    files.write_at(A, 0, b"2" * 2 * BLOCK_BYTES)
+    seen = contents_of_a(files)
+    for first in (b"0", b"1", b"2"):
+        for second in (b"0", b"1", b"2"):
+            assert first * BLOCK_BYTES + second * BLOCK_BYTES in seen
+
+
 def test_without_a_seed_nothing_unsynced_survives() -> None:
     files = with_synced(a=b"0123")
     files.truncate(A, 2)
