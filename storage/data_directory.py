@@ -5,6 +5,7 @@ back last, so that a crash at any moment leaves a directory that will be recover
 log, what a crash cannot have taken (recovery point), what is deleted (log start) and what is compacted (cleaned).
 """
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +40,9 @@ class DataDirectory:
         }
         self.unrecovered: set[Key] = set()
         try:
+            files.sync(path)  # what an earlier process made may not be on the disk yet
+            with contextlib.suppress(PermissionError):  # which may not be ours to open
+                files.sync(path.parent)
             self._known = {name: self._load(name) for name in self._checkpoints}
             self.clean = self._take_marker()
         except BaseException:

@@ -4,9 +4,11 @@ Descriptors close when the last reference to their object goes, so a read, an fs
 is under way outlives the roll, the close or the deletion of its segment.
 """
 
+import contextlib
 import fcntl
 import mmap
 import os
+import stat
 from pathlib import Path
 from typing import cast
 
@@ -60,11 +62,11 @@ class DiskAppender(LogAppender):
                 written += os.pwrite(self._descriptor, memoryview(data)[written:], size_bytes + written)
         except BaseException:
             self._torn = True
-            self._cut(size_bytes)
+            with contextlib.suppress(OSError):  # the next append tries again before it writes
+                self._cut(size_bytes)
             raise
 
     def _cut(self, size_bytes: int) -> None:
-        """If this fails as well, the next append tries again before it writes."""
         os.ftruncate(self._descriptor, size_bytes)
         self._torn = False
 
@@ -89,9 +91,10 @@ class DiskLock(Lock):
 class Disk(FileSystem):
     def size_of(self, path: Path) -> int | None:
         try:
-            return os.stat(path).st_size
+            found = os.stat(path)
         except FileNotFoundError:
             return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def modified_ms(self, path: Path) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

@@ -79,8 +79,8 @@ class Index:
 
     def sync(self) -> None:
         if self._unsynced:
+            self._unsynced = False  # first: entries may be stored meanwhile
             self._files.sync(self.path)
-            self._unsynced = False
 
     def map(self) -> None:
         """Make the stored entries readable without another look at the file's name."""

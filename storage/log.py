@@ -92,11 +92,14 @@ class PartitionLog:
         self._roll_after_ms = self._jittered_segment_ms()
         self._start_offset = max(trust.log_start_offset, self._base_offsets[0])
         self._high_watermark = self._active.next_offset
+        self.producers.high_watermark_moved(self._high_watermark)
         self.failure: Exception | None = None
         self._closed = False
         # What is not yet known to be on the disk: sealed segments, the active one, names, epochs.
         self._flushing = threading.Lock()
-        self._unsynced: list[Segment] = [] if loaded.trusted else self._segments[:-1]
+        self._unsynced: list[Segment] = []
+        if not loaded.trusted:
+            self._unsynced = [part for part in self._segments[:-1] if part.next_offset > trust.recovery_point]
         self._active_unsynced = self._names_unsynced = not loaded.trusted
         self._epochs_unstored = not loaded.epochs_stored
         self.recovery_point = self._active.next_offset
@@ -241,7 +244,7 @@ class PartitionLog:
         )
         new.created_ms = self._clock.now_ms()
         self._unsynced.append(old)
-        self._names_unsynced = self._active_unsynced = True
+        self._names_unsynced = self._active_unsynced = self._changed = True
         self._segments.append(new)
         self._base_offsets.append(new.base_offset)
         self._active = new
@@ -301,32 +304,43 @@ class PartitionLog:
 
     def offset_at_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that is as late as this or later."""
-        self._check_open()
-        for segment in self._segments:
-            record = segment.first_at_time(timestamp_ms, self._start_offset)
-            if record is not None:
-                return record.timestamp_ms, record.offset
+        with self._watched():
+            for segment in self._segments:
+                record = segment.first_at_time(timestamp_ms, self._start_offset)
+                if record is not None:
+                    return record.timestamp_ms, record.offset
         return None
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the latest record, the first of them if there are several."""
-        self._check_open()
-        latest_ms = max((segment.latest_timestamp_ms for segment in self._segments[1:]), default=NO_TIMESTAMP)
-        first = self._segments[0]
-        if first.latest_timestamp_ms > latest_ms:  # of the first one a part may be deleted
-            for _, header in first.headers(first.position_of(self._start_offset)):
-                latest_ms = max(latest_ms, header.max_timestamp)
+        with self._watched():
+            latest_ms = max((segment.latest_timestamp_ms for segment in self._segments[1:]), default=NO_TIMESTAMP)
+            first = self._segments[0]
+            if first.latest_timestamp_ms > latest_ms:  # of the first one a part may be deleted
+                for _, header in first.headers(first.position_of(self._start_offset)):
+                    latest_ms = max(latest_ms, header.max_timestamp)
         return None if latest_ms == NO_TIMESTAMP else self.offset_at_time(latest_ms)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those with records in the range; a `read_committed` reader drops them."""
-        self._check_open()
         first = max(bisect_right(self._base_offsets, start_offset) - 1, 0)
-        return aborted_in(self._aborted_from(first), start_offset, end_offset)
+        with self._watched():
+            return aborted_in(self._aborted_from(first), start_offset, end_offset)
 
     def _aborted_from(self, number: int) -> Iterator[AbortedTransaction]:
         for segment in self._segments[number:]:
             yield from segment.aborted()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """A disk that cannot be read takes the log offline."""
+        self._check_open()
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _PASSING:
+                self._fail(error)
+            raise
 
     # -- the disk
 
@@ -448,6 +462,10 @@ class PartitionLog:
 
     # -- compaction
 
+    @property
+    def is_swapping(self) -> bool:
+        return self._swapping
+
     def begin_swap(self, shape: int, base_offsets: list[int]) -> bool:
         """Get ready for the files of these segments to be replaced by compacted ones. False if the log has changed
         its segments since it was looked at, and the compacted ones are worthless."""
@@ -460,10 +478,10 @@ class PartitionLog:
         self._swapping = True
         return True
 
-    def finish_swap(self, groups: list[tuple[list[int], int]]) -> None:
-        """The files are in place: (base offsets of the old segments, the first of which the new one has; its size)."""
+    def finish_swap(self, groups: list[list[int]]) -> None:
+        """The files are in place. A group is the base offsets of the old segments; the new one has the first."""
         sizes = self._files.sizes_in(self.directory)
-        for base_offsets, _ in groups:
+        for base_offsets in groups:
             first = self._base_offsets.index(base_offsets[0])
             old = self._segments[first : first + len(base_offsets)]
             new = Segment(

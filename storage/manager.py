@@ -5,6 +5,7 @@ so: it may run in any thread, one at a time.
 """
 
 import base64
+import contextlib
 import logging
 import re
 from collections import Counter
@@ -122,7 +123,6 @@ class LogManager:
             self._make_home(key, new=new)
         home = self._homes[key]
         path = self._path(key)
-        self._files.make_directory(path)
         if self._topic_id_in(path) is None:
             self._files.replace(path / METADATA_NAME, _metadata_text(topic_id), durable=True)
         trust = home.trust_in(key)
@@ -149,6 +149,9 @@ class LogManager:
             )
         home = min(self._directories, key=lambda directory: self._counts[directory.path])
         home.forget(key)
+        with contextlib.suppress(FileExistsError):  # an earlier try may have made it, and failed to sync
+            self._files.create_directory(home.path / f"{key[0]}-{key[1]}")
+        self._files.sync(home.path)
         self._homes[key] = home
         self._counts[home.path] += 1
 
@@ -274,7 +277,7 @@ class LogManager:
         moved = []
         now_ms = self._clock.now_ms()
         for key, log in self._logs.items():
-            if log.failure is not None:
+            if log.failure is not None or log.is_swapping:
                 continue
             log.producers.expire(now_ms, log.config.producer_expiration_ms)
             start = retention.start_after_retention(log.segments(), log.high_watermark, now_ms, log.config)

@@ -94,7 +94,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def map(self, path: Path, size_bytes: int) -> Buffer:
-        """The first `size_bytes`, which must be there and stay: a mapped file is replaced, never cut."""
+        """The first `size_bytes` (not 0), which must be there and stay: a mapped file is replaced, never cut."""
 
     def read(self, path: Path) -> bytes | None:
         """All of a small file; None where there is none."""
@@ -142,7 +142,8 @@ class FileSystem(ABC):
         """Until `release` or the end of the process; None if another one holds it. The file is created if need be."""
 
     def replace(self, path: Path, data: Buffer, *, durable: bool) -> None:
-        """The file holds all of `data`, or what it held before. A new file: old mappings stay valid."""
+        """The file holds all of `data`, or what it held before; unless it is durable, a crash of the machine may leave
+        a part. A new file: old mappings stay valid."""
         temporary = path.with_name(path.name + ".tmp")
         self.create_empty(temporary)
         self.write_at(temporary, 0, data)
@@ -153,7 +154,7 @@ class FileSystem(ABC):
             self.sync(path.parent)
 
     def make_directory(self, path: Path) -> bool:
-        """Whether it is new; its name is durable then."""
+        """Whether it is new; its name is durable then. One that was there may still have to be synced."""
         try:
             self.create_directory(path)
         except FileExistsError:

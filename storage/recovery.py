@@ -179,7 +179,9 @@ class Loader:
             return
         for segment in segments:
             segment.release()
-            self._remove(segment.base_offset)
+        sizes = self._files.sizes_in(self._directory)
+        bases = [segment.base_offset for segment in segments]
+        self._set_aside(bases, sizes, start, f"it ends before offset {start}, where the log begins")
         segments[:] = [
             Segment.create(self._directory, start, self._config.index_interval_bytes, self._files, self._open_files)
         ]

@@ -183,6 +183,8 @@ class Segment:
 
     def store_indexes(self) -> None:
         """All entries into the files, and the maximum timestamp as the last one. May be repeated."""
+        if self._files.size_of(self.path) != self.size_bytes:  # an append that failed, and could not be undone
+            self._files.truncate(self.path, self.size_bytes)
         self._note_max_timestamp()
         self.offsets.store()
         self.times.store()
@@ -237,7 +239,7 @@ class Segment:
 
     def pin(self) -> None:
         """Open everything that reads need, and keep it: the names are about to stand for other files."""
-        self.file  # noqa: B018 (opens it)
+        self.file, self.latest_timestamp_ms  # noqa: B018 (both look at files)
         self.offsets.map()
         self.times.map()
         self._open_files.closed(self)
@@ -271,13 +273,12 @@ class Segment:
             self.size_bytes = end  # not before: the iterator may look at it
 
     def truncate(self, position: int) -> None:
-        """Cut the segment where a batch begins."""
-        if position < self.size_bytes:
-            self._files.truncate(self.path, position)
-            self.size_bytes = position
-            self.rebuild(self.headers(0))
-            self._aborts_waiting = [entry for entry in self._aborts_waiting if entry.last_offset < self.next_offset]
-            TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files).truncate(self.next_offset)
+        """Cut the segment where a batch begins; it may be appended to again."""
+        self._files.truncate(self.path, position)
+        self.size_bytes = position
+        self.rebuild(self.headers(0))
+        self._aborts_waiting = [entry for entry in self._aborts_waiting if entry.last_offset < self.next_offset]
+        TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files).truncate(self.next_offset)
 
     def adopt(self, next_offset: int) -> None:
         """Go on from indexes that were found sound."""
