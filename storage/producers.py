@@ -305,7 +305,7 @@ class Producers:
     def from_snapshot(cls, data: Buffer, path: Path) -> "Producers":
         """DamagedFile if it is not whole; `path` is for its message."""
         producers = cls()
-        for view, offset_delta in _snapshot_entries(data, path):
+        for view, offset_delta in snapshot_entries(data, path):
             producer = producers._producers[view.producer_id] = _Producer(view.epoch)
             producer.last_timestamp_ms = view.last_timestamp_ms
             producer.coordinator_epoch = view.coordinator_epoch
@@ -364,7 +364,7 @@ def _view(producer_id: int, producer: _Producer) -> ProducerView:
     )
 
 
-def _snapshot_entries(data: Buffer, path: Path) -> Iterable[tuple[ProducerView, int]]:
+def snapshot_entries(data: Buffer, path: Path) -> Iterable[tuple[ProducerView, int]]:
     """Each producer, and how far behind the first offset of its last batch the last one is."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise DamagedFile(path, "byte 0", f"{len(data)} bytes where the head takes {_SNAPSHOT_HEAD.size}")

@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from pylog import segment_command
+
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pylog", description="A Kafka-compatible commit log, made for Spark.")
@@ -25,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     # For pylog.Broker: end with the process that started this one, and then remove the data.
     serve.add_argument("--stop-with-parent", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--remove-data", action="store_true", help=argparse.SUPPRESS)
+    segment_command.add_to(commands)
     given = parser.parse_args(arguments)
     if given.version:
         from pylog import __version__
@@ -34,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.command is None:
         parser.print_help()
         return 2
-    return _serve(given)
+    return segment_command.run(given) if given.command == "segment" else _serve(given)
 
 
 def _serve(given: argparse.Namespace) -> int:
