@@ -17,7 +17,8 @@ Buffer = bytes | bytearray | memoryview
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
-_PLACE = struct.Struct(">qii")
+PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: what the CRC does not cover
+UNPACK_HEADER = _HEADER.unpack_from
 
 HEADER_BYTES = 61
 PREFIX_BYTES = 12  # base offset and length: what `length` itself does not count
@@ -114,7 +115,7 @@ def check(buffer: Buffer, position: int = 0) -> BatchHeader:
 def assign(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """Give the batch its place in the log: bytes 0-15, which the CRC does not cover."""
     (length,) = struct.unpack_from(">i", buffer, position + 8)
-    _PLACE.pack_into(buffer, position, base_offset, length, leader_epoch)
+    PLACE.pack_into(buffer, position, base_offset, length, leader_epoch)
 
 
 def stamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:

@@ -168,7 +168,7 @@ class PartitionLog:
         append_time_ms = self._clock.now_ms() if config.log_append_time else NO_TIMESTAMP
         base_offset = self._active.next_offset
         placed, sequenced, max_timestamp_ms = place(batches, base_offset, leader_epoch, append_time_ms)
-        last_offset = placed[-1].last_offset
+        last_offset = placed[-1][1]
         if sequenced:
             duplicate = self._check_producers(sequenced)
             if duplicate is not None:
@@ -200,9 +200,8 @@ class PartitionLog:
         config = self.config
         active = self._active
         try:
-            if not active.has_room(
-                len(data), last_offset, config.segment_bytes, config.index_bytes_max
-            ) or self._is_too_old(timestamp_ms):
+            room = active.has_room(len(data), last_offset, config.segment_bytes, config.index_bytes_max)
+            if not room or self._is_too_old(timestamp_ms):
                 self._roll()
             self._active.append(data, placed)
         except OSError as error:

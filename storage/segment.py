@@ -11,7 +11,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from pylog.storage.batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader, read_header
 from pylog.storage.errors import CorruptBatch, StorageError
@@ -32,12 +31,8 @@ _READ_AHEAD_BYTES = 8192  # two intervals of the index: nearly always one read f
 _RECENT_MAX = 128
 
 
-class Placed(NamedTuple):
-    """A batch that has its place in the log; `position` counts from the start of its append or file."""
-
-    position: int
-    last_offset: int
-    max_timestamp_ms: int
+# A batch that has its place in the log: position (from the start of its append), last offset, maximum timestamp.
+Placed = tuple[int, int, int]
 
 
 class Segment:
@@ -145,8 +140,8 @@ class Segment:
         start = self.size_bytes
         self._appender.append(data, start)
         self.size_bytes = start + len(data)
-        for batch in batches:
-            self._note(start + batch.position, batch.last_offset, batch.max_timestamp_ms)
+        for position, last_offset, max_timestamp_ms in batches:
+            self._note(start + position, last_offset, max_timestamp_ms)
 
     def _note(self, position: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Bring indexes and end up to date with the batch at `position`."""
