@@ -154,6 +154,10 @@ class PartitionLog:
             for segment in self._segments
         ]
 
+    def first_timestamp_ms(self, base_offset: int) -> int:
+        """That of the first batch of this segment."""
+        return self._segments[self._base_offsets.index(base_offset)].first_batch_timestamp_ms()
+
     # -- appending
 
     def append(self, batches: bytearray | memoryview, leader_epoch: int) -> Appended:
