@@ -320,8 +320,7 @@ class PartitionLog:
             latest_ms = max((segment.latest_timestamp_ms for segment in self._segments[1:]), default=NO_TIMESTAMP)
             first = self._segments[0]
             if first.latest_timestamp_ms > latest_ms:  # of the first one a part may be deleted
-                for _, header in first.headers(first.position_of(self._start_offset)):
-                    latest_ms = max(latest_ms, header.max_timestamp)
+                latest_ms = max(latest_ms, first.latest_since(self._start_offset))
         return None if latest_ms == NO_TIMESTAMP else self.offset_at_time(latest_ms)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:

@@ -398,6 +398,20 @@ class Segment:
                         return record
         return None
 
+    def latest_since(self, offset: int) -> int:
+        """The maximum timestamp of the records from this offset on. Looks at every batch behind it."""
+        if offset <= self.base_offset:
+            return self.latest_timestamp_ms
+        latest_ms = NO_TIMESTAMP
+        for position, header in self.headers(self.position_of(offset)):
+            if header.base_offset >= offset:
+                latest_ms = max(latest_ms, header.max_timestamp)
+            elif header.max_timestamp > latest_ms:  # of this batch a part is deleted
+                for record in self._records(position, header.size_bytes):
+                    if record.offset >= offset:
+                        latest_ms = max(latest_ms, record.timestamp_ms)
+        return latest_ms
+
     def _has_maximum(self, offset: int, timestamp_ms: int) -> bool:
         """Whether an entry of the time index can be right: the batch with this offset has this maximum."""
         if not self.base_offset <= offset < self.next_offset:
