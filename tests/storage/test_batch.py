@@ -14,6 +14,7 @@ from pylog.storage.batch import (
     pack_header,
     read_header,
     read_prefix,
+    stamp,
     walk,
 )
 from pylog.storage.errors import CorruptBatch, InvalidBatch, StorageError, UnsupportedBatch
@@ -122,6 +123,18 @@ def test_log_append_time_is_a_bit_of_the_attributes() -> None:
     batch = bytearray(TWO_RECORDS)
     pack_header(batch, 0, read_header(batch)._replace(attributes=LOG_APPEND_TIME))
     assert check(batch).timestamp_type == 1
+
+
+def test_a_stamped_batch_is_as_old_as_its_place_in_the_log() -> None:
+    """The first timestamp and the records' deltas stay, as in Kafka: readers of such a batch do not look at them."""
+    batch = bytearray(TWO_RECORDS)
+    stamped = stamp(batch, 0, read_header(batch), 1800000000000)
+    header = check(batch)  # these bytes are under the CRC, which is new too
+    assert header == stamped._replace(crc=header.crc)
+    before = read_header(TWO_RECORDS)
+    assert header == before._replace(attributes=LOG_APPEND_TIME, max_timestamp=1800000000000, crc=header.crc)
+    assert header.crc != before.crc
+    assert batch[HEADER_BYTES:] == TWO_RECORDS[HEADER_BYTES:]
 
 
 def test_a_header_packed_again_is_the_same_bytes() -> None:

@@ -1,5 +1,6 @@
 """Sparse indexes: Kafka's bytes, look-ups against a plain list, entries that wait in memory."""
 
+import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -8,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pylog.storage import files
+from pylog.storage.disk import DISK
 from pylog.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
+from tests.support.simulated_files import SimulatedFiles
 
 
 def test_offset_entries_are_kafkas_to_the_byte(tmp_path: Path) -> None:
-    index = Index(tmp_path / "00000000000000000100.index", OFFSET_ENTRY, 0)
+    index = Index(tmp_path / "00000000000000000100.index", OFFSET_ENTRY, 0, DISK)
     index.append(101 - 100, 16)
     index.append(150 - 100, 4096)
     index.store()
@@ -21,7 +23,7 @@ def test_offset_entries_are_kafkas_to_the_byte(tmp_path: Path) -> None:
 
 
 def test_time_entries_are_kafkas_to_the_byte(tmp_path: Path) -> None:
-    index = Index(tmp_path / "00000000000000000100.timeindex", TIME_ENTRY, 0)
+    index = Index(tmp_path / "00000000000000000100.timeindex", TIME_ENTRY, 0, DISK)
     index.append(1700000000000, 1)
     index.append(1700000000005, 50)
     index.store()
@@ -29,7 +31,7 @@ def test_time_entries_are_kafkas_to_the_byte(tmp_path: Path) -> None:
 
 
 def test_an_empty_index_knows_nothing(tmp_path: Path) -> None:
-    index = Index(tmp_path / "i", OFFSET_ENTRY, 0)
+    index = Index(tmp_path / "i", OFFSET_ENTRY, 0, DISK)
     assert index.floor(1 << 40) == -1
     assert index.last is None
     assert not index.path.exists()
@@ -43,7 +45,7 @@ def test_look_ups_agree_with_a_plain_list(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("index") / "i"
-    index = Index(path, OFFSET_ENTRY, 0)
+    index = Index(path, OFFSET_ENTRY, 0, DISK)
     twin: list[tuple[int, int]] = []
     for step in steps:
         last = twin[-1] if twin else (0, 0)
@@ -51,7 +53,7 @@ def test_look_ups_agree_with_a_plain_list(
         index.append(*twin[-1])
     if data.draw(st.booleans()):
         index.store()
-        index = Index(path, OFFSET_ENTRY, path.stat().st_size)
+        index = Index(path, OFFSET_ENTRY, path.stat().st_size, DISK)
     assert index.last == twin[-1]
     assert [index[number] for number in range(index.count)] == twin
     for column in (0, 1):
@@ -72,7 +74,7 @@ def test_look_ups_agree_with_a_plain_list(
 )
 def test_look_ups_hold_on_logs_that_did_not_grow_evenly(tmp_path: Path, curve: Callable[[int], int]) -> None:
     values = [curve(n) for n in range(1000)]
-    index = Index(tmp_path / "i", OFFSET_ENTRY, 0)
+    index = Index(tmp_path / "i", OFFSET_ENTRY, 0, DISK)
     for number, value in enumerate(values):
         index.append(value, number)
     index.store()
@@ -83,7 +85,7 @@ def test_look_ups_hold_on_logs_that_did_not_grow_evenly(tmp_path: Path, curve: C
 
 
 def test_entries_reach_the_file_in_groups_and_all_of_them_when_stored(tmp_path: Path) -> None:
-    index = Index(tmp_path / "i", OFFSET_ENTRY, 0)
+    index = Index(tmp_path / "i", OFFSET_ENTRY, 0, DISK)
     for number in range(1000):
         index.append(number, number)
     stored = index.path.stat().st_size // 8
@@ -96,31 +98,89 @@ def test_entries_reach_the_file_in_groups_and_all_of_them_when_stored(tmp_path: 
     assert index.path.stat().st_size == 2000 * 8
 
 
-def test_a_full_disk_keeps_the_entries_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(path: Path, position: int, data: files.Buffer) -> None:
-        path.write_bytes(b"\x00" * 5)  # a part of an entry got through
-        raise OSError(28, "No space left on device")
-
-    index = Index(tmp_path / "i", OFFSET_ENTRY, 0)
-    with monkeypatch.context() as context, caplog.at_level(logging.WARNING):
-        context.setattr(files, "write_at", full)
+def test_a_full_disk_keeps_the_entries_in_memory(caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFiles()
+    files.capacity_bytes = 1501  # a part of an entry gets through
+    index = Index(files.root / "i", OFFSET_ENTRY, 0, files)
+    with caplog.at_level(logging.WARNING):
         for number in range(600):
             index.append(number, number)
-        assert index.floor(599) == 599
-        assert index.floor(300) == 300
     assert "stay in memory" in caplog.text
+    assert [index.floor(number) for number in range(600)] == list(range(600))
+    with pytest.raises(OSError, match="No space left"):
+        index.store()
+    files.capacity_bytes = None
     index.store()
-    assert index.path.read_bytes() == b"".join(OFFSET_ENTRY.pack(n, n) for n in range(600))
+    assert files.read(index.path) == b"".join(OFFSET_ENTRY.pack(n, n) for n in range(600))
+
+
+@given(
+    st.lists(st.tuples(st.integers(-9, 99), st.integers(-9, 99)), min_size=1, max_size=40),
+    st.integers(0, 40),
+    st.integers(-20, 120),
+    st.sampled_from([0, 1]),
+)
+def test_whatever_the_entries_are_a_floor_is_not_above_the_value(
+    entries: list[tuple[int, int]], stored: int, value: int, column: int
+) -> None:
+    """Damage breaks the order. A look-up then is allowed to miss a better entry, and nothing else."""
+    files = SimulatedFiles()
+    index = Index(files.root / "i", OFFSET_ENTRY, 0, files)
+    for number, entry in enumerate(entries):
+        index.append(*entry)
+        if number == stored:
+            index.store()
+    found = index.floor(value, column)
+    assert found == -1 or index[found][column] <= value
+
+
+def test_bytes_behind_the_last_whole_entry_are_overwritten() -> None:
+    files = SimulatedFiles()
+    path = files.root / "i"
+    files.write_at(path, 0, OFFSET_ENTRY.pack(1, 1) + b"torn")
+    index = Index(path, OFFSET_ENTRY, 12, files)
+    assert (index.count, index.surplus_bytes) == (1, 4)
+    index.append(2, 2)
+    index.store()
+    assert files.read(path) == OFFSET_ENTRY.pack(1, 1) + OFFSET_ENTRY.pack(2, 2)
+
+
+def test_only_what_was_stored_since_the_last_time_is_synced() -> None:
+    files = SimulatedFiles()
+    index = Index(files.root / "i", OFFSET_ENTRY, 0, files)
+    index.append(1, 1)
+    index.sync()
+    assert files.history == []  # it waits in memory
+    index.store()
+    for _ in range(2):
+        index.sync()
+    index.store()
+    assert files.history == ["1 write_at /sim/i: 8 bytes at 0", "2 sync /sim/i"]
+
+
+def test_a_released_index_maps_its_file_again() -> None:
+    files = SimulatedFiles()
+    index = Index(files.root / "i", OFFSET_ENTRY, 0, files)
+    index.map()  # there is nothing to map
+    for number in range(4):
+        index.append(number, number)
+    index.store()
+    index.map()
+    files.fail("map", errno.EMFILE, times=None)
+    assert index.floor(2) == 2
+    index.release()
+    with pytest.raises(OSError, match="Too many open files"):
+        index.floor(2)
+    files.heal()
+    assert index.floor(2) == 2
 
 
 def test_a_replaced_index_leaves_an_old_mapping_intact(tmp_path: Path) -> None:
-    index = Index(tmp_path / "i", OFFSET_ENTRY, 0)
+    index = Index(tmp_path / "i", OFFSET_ENTRY, 0, DISK)
     index.append(1, 1)
     index.append(5, 5)
     index.store()
-    old = Index(index.path, OFFSET_ENTRY, 16)
+    old = Index(index.path, OFFSET_ENTRY, 16, DISK)
     assert old.floor(4) == 0
     index.replace(b"")
     assert (index.count, index.last, index.floor(9)) == (0, None, -1)
