@@ -317,8 +317,9 @@ class PartitionLog:
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the latest record, the first of them if there are several."""
         with self._watched():
-            latest_ms = max((segment.latest_timestamp_ms for segment in self._segments[1:]), default=NO_TIMESTAMP)
-            first = self._segments[0]
+            number = bisect_right(self._base_offsets, self._start_offset) - 1
+            first, *others = self._segments[number:]
+            latest_ms = max((segment.latest_timestamp_ms for segment in others), default=NO_TIMESTAMP)
             if first.latest_timestamp_ms > latest_ms:  # of the first one a part may be deleted
                 latest_ms = max(latest_ms, first.latest_since(self._start_offset))
         return None if latest_ms == NO_TIMESTAMP else self.offset_at_time(latest_ms)
