@@ -30,7 +30,10 @@ class AbortedCheck:
         before = self._place.base_offset - 1
         try:
             for entry in TransactionIndex(self._path, files).entries():
-                ok = 0 <= entry.first_offset < entry.last_offset and entry.last_stable_offset <= entry.last_offset + 1
+                ok = (
+                    0 <= entry.first_offset < entry.last_offset
+                    and 0 <= entry.last_stable_offset <= entry.last_offset + 1
+                )
                 if not ok or entry.producer_id < 0 or entry.last_offset <= before:
                     self._wrong(f"{_shown(entry)} cannot follow offset {before}")
                     continue
@@ -62,8 +65,12 @@ class AbortedCheck:
         if entry is None:
             message = f"no entry for the transaction of producer {header.producer_id} that is aborted here"
             self._wrong(message, self._place.end_severity, first_offset, header.last_offset)
-        elif entry.first_offset > first_offset:
-            self._wrong(f"{_shown(entry)} begins behind the first record, offset {first_offset}")
+        elif entry.first_offset > first_offset or (entry.first_offset < first_offset and self._nothing_is_gone(entry)):
+            self._wrong(f"{_shown(entry)}, where its first record is at {first_offset}")
+
+    def _nothing_is_gone(self, entry: AbortedTransaction) -> bool:
+        """Neither by compaction nor at the front, so the log shows where the transaction began."""
+        return not self._state.compacted and entry.first_offset >= self._state.first_offset
 
     def _entry_of(self, header: BatchHeader, marker: Marker | None) -> AbortedTransaction | None:
         """The entry of this marker. Those before it had theirs in what compaction took away."""
@@ -94,3 +101,8 @@ class AbortedCheck:
 
 def _shown(entry: AbortedTransaction) -> str:
     return f"the abort of producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}"
+
+
+def _can_be(entry: AbortedTransaction) -> bool:
+    in_order = 0 <= entry.first_offset < entry.last_offset
+    return entry.producer_id >= 0 and in_order and 0 <= entry.last_stable_offset <= entry.last_offset + 1

@@ -83,7 +83,8 @@ def _shown(value: Any) -> str:
 def _printable(shown: str) -> str:
     if shown.isprintable():
         return shown
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+    escaped = shown.replace("\\", "\\\\")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in escaped)
 
 
 def dump(path: Path, detail: Detail, files: FileSystem = DISK) -> Iterator[Row]:

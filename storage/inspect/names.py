@@ -30,7 +30,7 @@ OFFSET_CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS, HIGH_
 CLEAN_MARKER = ".kafka_cleanshutdown"
 METADATA = Kind.METADATA.value
 EPOCHS = Kind.EPOCHS.value
-META_PROPERTIES = "meta.properties"
+ROOT_MARKS = (*OFFSET_CHECKPOINTS, CLEAN_MARKER, ".lock", "meta.properties")  # each of them only in a data directory
 
 _OF_SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
 _RAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint|bootstrap\.checkpoint")
@@ -79,6 +79,6 @@ def is_partition(directory: Path, files: FileSystem) -> bool:
 
 def is_data_directory(directory: Path, files: FileSystem) -> bool:
     names = files.sizes_in(directory)
-    return any(name in names for name in (*OFFSET_CHECKPOINTS, CLEAN_MARKER, META_PROPERTIES)) or any(
+    return any(name in names for name in ROOT_MARKS if name != ".lock") or any(
         partition_in(name) and is_partition(directory / name, files) for name in files.directories_in(directory)
     )

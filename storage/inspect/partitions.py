@@ -72,6 +72,7 @@ class _PartitionVerifier:
         if names.METADATA in sizes:
             _check_metadata(self._directory / names.METADATA, report, self._files)
         base_offsets = sorted(self._logs())
+        self._state.first_offset = base_offsets[0] if base_offsets else 0
         for number, base_offset in enumerate(base_offsets):
             following = base_offsets[number + 1] if number + 1 < len(base_offsets) else None
             self._check_segment(base_offset, following)
@@ -151,7 +152,7 @@ class _PartitionVerifier:
     def _report_missing(self) -> None:
         """Offsets between segments that nobody has. Compaction leaves gaps inside segments as well: where there are
         none of those, and it is not known to have been here, a segment is lost."""
-        compacted = self._state.has_gaps or self._known.cleaned_offset is None
+        compacted = self._state.compacted or self._known.cleaned_offset is None
         for path, first, last in self._missing:
             severity = Severity.NOTE if compacted else self._severity_at(first + 1)
             message = "no segment has these offsets" + ("; compaction leaves such gaps" if compacted else "")
@@ -186,11 +187,10 @@ class _PartitionVerifier:
 
     def _check_snapshot(self, path: Path) -> None:
         offset = names.offset_in(path.name)
-        severity = self._severity_at(offset)
-        check_snapshot(path, severity, self._report, self._files)
+        check_snapshot(path, self._unsynced, self._report, self._files)
         if offset > self._state.next_offset:
             message = f"it is of a log that ends at {offset}, and this one ends at {self._state.next_offset}"
-            self._report.add(severity, path, message)
+            self._report.add(self._unsynced, path, message)
 
     def _check_bounds(self) -> None:
         """What the checkpoints say, beside where the log ends."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pylog.storage.batch import NO_TIMESTAMP, BatchHeader
 from pylog.storage.checkpoints import INT64_MAX
+from pylog.storage.epochs import LeaderEpochs
 from pylog.storage.index import INT32_MAX
 from pylog.storage.inspect.aborts import AbortedCheck
 from pylog.storage.inspect.batches import Batch, BatchWalk, Hole
@@ -98,6 +99,8 @@ class SegmentVerifier:
             self._damage(batch, problem)
         if header.base_offset > state.next_offset:
             self._note_gap(batch)
+        elif header.record_count <= header.last_offset_delta:
+            state.compacted = True
         state.next_offset = header.next_offset  # also if it went back: the next one is compared with its neighbour
         state.leader_epoch = max(state.leader_epoch, header.leader_epoch)
         if header.is_transactional or header.is_control or aborted.waits_for(header):
@@ -112,19 +115,31 @@ class SegmentVerifier:
             return f"these offsets cannot follow: {offset_min} to {offset_max} can"
         if header.max_timestamp < NO_TIMESTAMP:
             return f"the maximum timestamp is {header.max_timestamp}"
-        if 0 <= header.leader_epoch < state.leader_epoch:
+        if header.leader_epoch < -1 or 0 <= header.leader_epoch < state.leader_epoch:
             return f"leader epoch {header.leader_epoch} follows {state.leader_epoch}"
-        if state.epochs is not None and header.leader_epoch >= 0 and header.base_offset >= state.log_start_offset:
-            epoch = state.epochs.epoch_for(header.base_offset)
-            if epoch is not None and epoch != header.leader_epoch and not self._is_news(header):
-                return f"leader epoch {header.leader_epoch}, where leader-epoch-checkpoint has {epoch}"
-        return None
+        return self._epoch_problem(header, state.epochs) if state.epochs is not None else None
 
-    def _is_news(self, header: BatchHeader) -> bool:
-        """Of an epoch that the checkpoint does not know yet: a stop came between the two, and the start adds it."""
-        latest = self._state.epochs.latest if self._state.epochs else None
-        may_be_torn = self._state.may_be_torn(header.base_offset, last_segment=self._segment.last)
-        return may_be_torn and latest is not None and header.leader_epoch > latest.epoch
+    def _epoch_problem(self, header: BatchHeader, epochs: LeaderEpochs) -> str | None:
+        """What leader-epoch-checkpoint says otherwise. What is below the start of the log it has forgotten."""
+        state, offset = self._state, header.base_offset
+        latest = epochs.latest
+        if header.leader_epoch < 0 or offset < state.log_start_offset or latest is None:
+            return None
+        if header.leader_epoch > latest.epoch and state.may_be_torn(offset, last_segment=self._segment.last):
+            return None  # a stop came between the two, and the next start adds it
+        epoch = epochs.epoch_for(offset)
+        if epoch is None:
+            message = f"leader epoch {header.leader_epoch}, and leader-epoch-checkpoint knows of none here"
+            return message if state.clean else None  # the start of the log is not on record before that
+        if epoch != header.leader_epoch:
+            return f"leader epoch {header.leader_epoch}, where leader-epoch-checkpoint has {epoch}"
+        if (
+            header.leader_epoch > state.leader_epoch >= 0
+            and not state.compacted
+            and epochs.epoch_for(offset - 1) == epoch
+        ):
+            return f"leader epoch {epoch} begins here, and earlier in leader-epoch-checkpoint"
+        return None
 
     def _damage(self, batch: Batch, message: str) -> None:
         self._report.add(
@@ -169,7 +184,7 @@ class SegmentVerifier:
 
     def _note_gap(self, batch: Batch) -> None:
         first, last = self._state.next_offset, batch.header.base_offset - 1
-        self._state.has_gaps = True
+        self._state.compacted = True
         if self._state.cleaned_offset is not None and last < self._state.cleaned_offset:
             return
         self._gap = self._gap or (batch.position, first, last)

@@ -23,10 +23,11 @@ class LogState:
     next_offset: int = 0
     leader_epoch: int = -1
     log_start_offset: int = 0  # the batches below are as good as deleted
+    first_offset: int = 0  # where the first segment begins
     cleaned_offset: int | None = None  # below it compaction may have left gaps; None if nobody knows
     torn_from: int | None = None  # a recovery point: what lies behind it may be torn; None if nobody knows
     clean: bool = False  # the log was closed, so nothing can be torn
-    has_gaps: bool = False  # inside segments, that is
+    compacted: bool = False  # offsets were missing inside a segment, and nothing but compaction takes them out
     epochs: LeaderEpochs | None = None
     open_transactions: dict[int, int] = field(default_factory=dict)  # producer id -> first offset
 

@@ -4,6 +4,7 @@ Checkpoints are read before the logs they speak of: under a running broker a log
 broker is writing at this moment may look like a torn tail.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +26,7 @@ def verify(path: Path, report: Report, depth: Depth = SHALLOW, files: FileSystem
     """Look at all that `path` is or holds, and report what is wrong with it. NotALog if it is nothing of ours."""
     if files.is_directory(path):
         if names.is_partition(path, files):
-            known = Root.of(path.parent, Report(lambda _: None), files).known_of(path.name)
-            partitions.verify_partition(path, known, report, depth, files)
+            partitions.verify_partition(path, _known_of(path, files), report, depth, files)
         elif names.is_data_directory(path, files):
             _verify_data_directory(path, report, depth, files)
         else:
@@ -44,6 +44,15 @@ def verify(path: Path, report: Report, depth: Depth = SHALLOW, files: FileSystem
         partitions.verify_file(path, kind, report, depth, files)
 
 
+def _known_of(directory: Path, files: FileSystem) -> Known:
+    """What the directory around it says of a partition, if that is a data directory. Its own faults are not asked."""
+    whole = Path(os.path.abspath(directory))
+    try:
+        return Root.of(whole.parent, Report(lambda _: None), files).known_of(whole.name)
+    except OSError:
+        return Known()
+
+
 @dataclass
 class Root:
     """What a data directory says of its partitions; nothing, if it is none."""
@@ -55,8 +64,7 @@ class Root:
     @classmethod
     def of(cls, directory: Path, report: Report, files: FileSystem) -> "Root":
         present = files.sizes_in(directory)
-        root = cls(clean=names.CLEAN_MARKER in present)
-        root.is_root = root.clean or any(name in present for name in (*names.OFFSET_CHECKPOINTS, names.META_PROPERTIES))
+        root = cls(clean=names.CLEAN_MARKER in present, is_root=any(name in present for name in names.ROOT_MARKS))
         for name in names.OFFSET_CHECKPOINTS:
             if name in present:
                 root.offsets[name] = _read_offsets(directory / name, report, files)
@@ -78,6 +86,7 @@ class Root:
 
 def _verify_data_directory(directory: Path, report: Report, depth: Depth, files: FileSystem) -> None:
     root = Root.of(directory, report, files)
+    root.is_root = True  # if only because it holds partitions
     report.files += sum(name in names.OFFSET_CHECKPOINTS for name in files.sizes_in(directory))
     for name in _in_order(files.directories_in(directory)):
         if names.partition_in(name) is not None:
