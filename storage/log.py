@@ -79,7 +79,7 @@ class PartitionLog:
         self.config = config
         self._files = files
         self._clock = clock or SystemClock()
-        self._open_files = open_files or OpenFiles()
+        self._open_files = OpenFiles() if open_files is None else open_files
         files.make_directory(directory)
         loaded = Loader(directory, config, trust, files, self._open_files).load()
         self.cuts: list[Cut] = loaded.cuts
