@@ -80,7 +80,11 @@ class Index:
     def sync(self) -> None:
         if self._unsynced:
             self._unsynced = False  # first: entries may be stored meanwhile
-            self._files.sync(self.path)
+            try:
+                self._files.sync(self.path)
+            except OSError:
+                self._unsynced = True
+                raise
 
     def map(self) -> None:
         """Make the stored entries readable without another look at the file's name."""

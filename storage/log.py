@@ -29,6 +29,7 @@ from pylog.storage.errors import (
     LogClosed,
     LogOffline,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     StorageError,
 )
 from pylog.storage.log_config import LogConfig
@@ -46,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 # The disk has no room, or the process no descriptor, just now: nothing is lost, and the next try may succeed.
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}  # never said by fsync: if it is heard, nothing was synced yet
 
 
 class Appended(NamedTuple):
@@ -101,7 +103,7 @@ class PartitionLog:
         if not loaded.trusted:
             self._unsynced = [part for part in self._segments[:-1] if part.next_offset > trust.recovery_point]
         self._active_unsynced = self._names_unsynced = not loaded.trusted
-        self._epochs_unstored = not loaded.epochs_stored
+        self._epochs_unstored = self._epochs_unsynced = not loaded.epochs_stored
         self.recovery_point = self._active.next_offset
         if not loaded.trusted:
             self.recovery_point = min(self.recovery_point, trust.recovery_point)
@@ -110,6 +112,8 @@ class PartitionLog:
         self._changed = not loaded.trusted
         self.shape = 0  # changes when segments other than the active one come or go
         self._swapping = False
+        if self._epochs_unstored:
+            self._store_epochs()
 
     # -- where it begins and ends
 
@@ -176,6 +180,8 @@ class PartitionLog:
         if sequenced:
             duplicate = self._check_producers(sequenced)
             if duplicate is not None:
+                if len(placed) > 1:
+                    raise OutOfOrderSequence("a batch that is in the log already comes together with others")
                 append_time_ms = duplicate.timestamp_ms if config.log_append_time else NO_TIMESTAMP
                 return Appended(duplicate.base_offset, duplicate.last_offset, append_time_ms, duplicate=True)
         self._write(batches, placed, last_offset, max_timestamp_ms)
@@ -186,7 +192,8 @@ class PartitionLog:
                 self._names_unsynced = True  # it may have made the file
         epoch = self.epochs.latest
         if epoch is None or leader_epoch > epoch.epoch:
-            self.epochs.assign(leader_epoch, base_offset)
+            self._epochs_unstored |= self.epochs.assign(leader_epoch, base_offset)
+        if self._epochs_unstored:
             self._store_epochs()
         self._active_unsynced = self._changed = True
         if self.unflushed_since_ms is None:
@@ -232,9 +239,9 @@ class PartitionLog:
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty: that would reuse its base offset."""
-        self._check_open()
-        if self._active.size_bytes:
-            self._roll()
+        with self._watched():
+            if self._active.size_bytes:
+                self._roll()
 
     def _roll(self) -> None:
         """Any step may fail and leave the log as it was. The old indexes are stored first: a segment that has a
@@ -260,12 +267,17 @@ class PartitionLog:
         self._files.replace(path, self.producers.snapshot(), durable=False)
 
     def _store_epochs(self) -> None:
-        """If this fails it is tried again with the next flush; after a crash the batches tell."""
+        """If this fails the next append tries again. The recovery point waits for it: behind it the batches tell.
+
+        Only the owner's thread stores them, so that no two write at once."""
         self._epochs_unstored = True
         try:
             self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=False)
         except OSError as error:
             _log.warning("%s: %s; %s is stored later", self.directory, error, epochs.FILE_NAME)
+        else:
+            self._epochs_unsynced = self._names_unsynced = True
+            self._epochs_unstored = False
 
     # -- reading
 
@@ -358,22 +370,28 @@ class PartitionLog:
             end_offset = self._active.next_offset
             active_unsynced, self._active_unsynced = self._active_unsynced, False
             names_unsynced, self._names_unsynced = self._names_unsynced, False
-            epochs_unstored, self._epochs_unstored = self._epochs_unstored, False
+            epochs_unsynced, self._epochs_unsynced = self._epochs_unsynced, False
             active = self._active
             sealed, self._unsynced = self._unsynced, []
-            complete = not active.has_unstored_aborts
+            complete = not (active.has_unstored_aborts or self._epochs_unstored)
             try:
                 for segment in sealed:
                     self._sync_sealed(segment)
-                if active_unsynced:
+                if active_unsynced or end_offset != self._flushed_offset:  # an append moves the end, then marks it
                     active.sync_log()
-                if epochs_unstored:
-                    self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=True)
+                if epochs_unsynced:
+                    self._files.sync(self.directory / epochs.FILE_NAME)
                 if names_unsynced:
                     self._files.sync(self.directory)
             except OSError as error:
                 if self._closed:  # deleted meanwhile
                     return
+                if error.errno in _NO_DESCRIPTOR:
+                    self._unsynced[:0] = sealed
+                    self._active_unsynced = self._names_unsynced = True
+                    self._epochs_unsynced |= epochs_unsynced
+                    self.unflushed_since_ms = self._clock.now_ms()
+                    raise
                 self._fail(error)
                 raise LogOffline(f"{self.directory}: {error}") from error
             self._flushed_offset = end_offset
@@ -404,11 +422,20 @@ class PartitionLog:
             raise LogOffline(f"{self.directory}: {self.failure}")
         if self._changed:
             self._active.store_indexes()
-            if len(self.producers) or self._snapshots():
+            if self._epochs_unstored:
+                self._store_epochs()
+            with_snapshot = len(self.producers) or self._snapshots()
+            if with_snapshot:
                 self._store_snapshot()
-                self._files.sync(self.directory / snapshot_name(self.log_end_offset))
                 self._names_unsynced = True
-            self._active.sync()
+            try:
+                if with_snapshot:
+                    self._files.sync(self.directory / snapshot_name(self.log_end_offset))
+                self._active.sync()
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR:
+                    self._fail(error)
+                raise
             self._active_unsynced = False
             self.flush()
         self.abandon()
@@ -442,9 +469,9 @@ class PartitionLog:
             raise OffsetOutOfRange(offset, self._start_offset, self._high_watermark)
         if offset > self._start_offset:
             self._start_offset = offset
-            if self.epochs.truncate_from_start(offset):
-                self._epochs_unstored = True
             self._changed = True
+            if self.epochs.truncate_from_start(offset):
+                self._store_epochs()
 
     def detach_deleted(self) -> list[int]:
         """The base offsets of segments that lie wholly below the log's start, and are no longer part of it. The active
@@ -561,11 +588,11 @@ class PartitionLog:
         self._active.created_ms = self._clock.now_ms()
         self._roll_after_ms = self._jittered_segment_ms()
         self._unsynced = [segment for segment in self._unsynced if segment in self._segments[:-1]]
-        self._high_watermark = min(self._high_watermark, end_offset)
         if self._start_offset > end_offset:
             self._start_offset = end_offset
+        self._high_watermark = max(min(self._high_watermark, end_offset), self._start_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
-        self._flushed_offset = min(self._flushed_offset, end_offset)
+        self._flushed_offset = max(min(self._flushed_offset, end_offset), self._start_offset)
         self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(self._start_offset)
         for offset in self._snapshots():
@@ -575,6 +602,7 @@ class PartitionLog:
         self.producers = loader.producers_of(self._segments)
         self.producers.high_watermark_moved(self._high_watermark)
         self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=True)
+        self._epochs_unstored = False
         self._active_unsynced = self._names_unsynced = self._changed = True
 
     def _check_not_swapping(self) -> None:

@@ -87,6 +87,7 @@ class Loader:
         self._snapshots = snapshot_offsets(sizes)
         base_offsets = self._base_offsets(sizes)
         loaded_epochs = self._load_epochs(sizes)
+        stored_epochs = self._loaded.epochs.entries
         next_offset = 0
         loaded = self._loaded
         for number, base_offset in enumerate(base_offsets):
@@ -107,7 +108,6 @@ class Loader:
                 if self._replayed_until is None:
                     self._load_producers(base_offset)
                     loaded.epochs.truncate_from_end(base_offset)
-                    loaded.epochs_stored = False
                 whole = self._recover(segment, max(next_offset, base_offset))
             segment.release()
             next_offset = segment.next_offset
@@ -127,6 +127,7 @@ class Loader:
         self._remove_strange_snapshots()
         for segment in loaded.segments:
             segment.release()
+        loaded.epochs_stored = loaded.epochs.entries == stored_epochs
         return loaded
 
     def producers_of(self, segments: list[Segment]) -> Producers:
