@@ -14,7 +14,7 @@ from pylog.storage.index import INT32_MAX
 from pylog.storage.inspect.aborts import AbortedCheck
 from pylog.storage.inspect.batches import Batch, BatchWalk, Hole
 from pylog.storage.inspect.deep import Depth, records_problem
-from pylog.storage.inspect.findings import Report, Severity
+from pylog.storage.inspect.findings import PER_FILE_MAX, Report, Severity
 from pylog.storage.inspect.indexes import OffsetIndexCheck, TimeIndexCheck
 from pylog.storage.inspect.names import Kind
 from pylog.storage.inspect.state import LogState, Place
@@ -63,11 +63,12 @@ class SegmentVerifier:
             for check in checks:
                 check.see(batch)
             if isinstance(batch, Hole) or not batch.crc_is_right:
-                self._bad.append(batch)
+                if len(self._bad) < PER_FILE_MAX:
+                    self._bad.append(batch)
                 continue
-            self._report_bad(followed=True)
+            self._report_bad(batch.header.base_offset)
             self._see(batch, walk, aborted)
-        self._report_bad(followed=False)
+        self._report_bad(None)
         self._report_gaps()
         for check in checks:
             check.finish()
@@ -151,24 +152,28 @@ class SegmentVerifier:
             last_offset=batch.header.last_offset,
         )
 
-    def _report_bad(self, *, followed: bool) -> None:
+    def _report_bad(self, good_offset: int | None) -> None:
+        """What was held back, now that it is known where good batches go on; None if they do not."""
         if not self._bad:
             return
-        torn = self._state.may_be_torn(self._state.next_offset, last_segment=self._segment.last)
-        if torn and (not followed or self._state.torn_from is not None):
-            first, end = self._bad[0], self._segment.log_bytes
-            behind = "" if not followed else "; good batches follow and would be cut off too"
+        state, segment = self._state, self._segment
+        torn = state.may_be_torn(state.next_offset, last_segment=segment.last)
+        if torn and (good_offset is None or state.torn_from is not None):
+            first, end = self._bad[0], segment.log_bytes
+            behind = "" if good_offset is None else "; good batches follow and would be cut off too"
             self._report.add(
                 Severity.TORN,
-                self._segment.log,
+                segment.log,
                 f"{end - first.position} bytes would be cut at the next start: {first.problem}{behind}",
                 position=first.position,
-                first_offset=max(self._state.next_offset, self._segment.base_offset),
+                first_offset=max(state.next_offset, segment.base_offset),
             )
         else:
             for bad in self._bad:
                 self._report_damage(bad)
         self._bad.clear()
+        # the offsets that are missing here have been reported, and are no gap besides
+        state.next_offset = max(state.next_offset, good_offset or segment.end_offset or 0)
 
     def _report_damage(self, bad: Batch | Hole) -> None:
         if isinstance(bad, Batch):
