@@ -33,6 +33,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40  # then the base timestamp says when compaction may remove tombstones and markers
 CODEC_MAX = 4
 
 
@@ -74,6 +75,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones or the marker in this batch may go; None until compaction has met them."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def timestamp_type(self) -> int:

@@ -87,3 +87,11 @@ class TransactionCoordinatorFenced(StorageError):
 
 class LogBusy(StorageError):
     """Not now: the log is being changed in a way that does not go together with this."""
+
+
+class DedupeBufferTooSmall(StorageError):
+    """Compaction cannot take even one batch: its keys need more memory than `log.cleaner.dedupe.buffer.size`."""
+
+
+class CleanerFailed(StorageError):
+    """The process that compacts a log ended without a result, by no fault of the log that it could name."""

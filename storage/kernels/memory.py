@@ -15,6 +15,7 @@ from pylog.storage.kernels.cache import types
 
 intrinsic: Callable[[Callable[..., Any]], Any] = extending.intrinsic
 raw_memcpy: Any = cgutils.raw_memcpy
+get_or_insert_function: Any = cgutils.get_or_insert_function
 _BYTE = ir.IntType(8)
 
 
@@ -106,3 +107,18 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def prefetch(typing_context: Any, address: Any) -> Any:
+    """Ask for the cache line at `address`; nothing waits for it, and no address is wrong."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(32)
+        pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
+        function_type = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), word, word, word])
+        function = get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
+        builder.call(function, [pointer, word(0), word(3), word(1)])  # to read, into every cache, data
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
