@@ -146,17 +146,18 @@ class PartitionLog:
 
     def segments(self) -> list[SegmentView]:
         """The last one is the active one."""
-        return [
-            SegmentView(
-                segment.base_offset,
-                segment.next_offset,
-                segment.size_bytes,
-                segment.latest_timestamp_ms
-                if segment.latest_timestamp_ms != NO_TIMESTAMP
-                else self._files.modified_ms(segment.path),
-            )
-            for segment in self._segments
-        ]
+        with self._watched():
+            return [
+                SegmentView(
+                    segment.base_offset,
+                    segment.next_offset,
+                    segment.size_bytes,
+                    segment.latest_timestamp_ms
+                    if segment.latest_timestamp_ms != NO_TIMESTAMP
+                    else self._files.modified_ms(segment.path),
+                )
+                for segment in self._segments
+            ]
 
     def first_timestamp_ms(self, base_offset: int) -> int:
         """That of the first batch of this segment."""
