@@ -52,7 +52,7 @@ def data(
         crc=0,
         attributes=TRANSACTIONAL if transactional else 0,
         last_offset_delta=count - 1,
-        base_timestamp=timestamp_ms,
+        base_timestamp=0,
         max_timestamp=timestamp_ms,
         producer_id=producer_id,
         producer_epoch=epoch,

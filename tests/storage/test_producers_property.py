@@ -64,7 +64,7 @@ class Twin:
         return markers[-1].coordinator_epoch if markers else -1
 
     def transactions(self) -> list[tuple[int, int, tuple[int, int] | None]]:
-        """(producer id, first offset, (offset and number of its marker) or None) of every transaction there ever was."""
+        """(producer id, first offset, (offset and number of its marker) or None) of every transaction of the log."""
         found: list[tuple[int, int, tuple[int, int] | None]] = []
         start: dict[int, int] = {}
         for number, (header, marker) in enumerate(self.events):
@@ -132,12 +132,12 @@ def last_sequence(header: BatchHeader) -> int:
 
 
 PRODUCER_IDS = [1, 2, 3]
-EXPIRATION_MS = 40
+EXPIRATION_MS = 15  # also a single step
 
 producer_ids = st.sampled_from(PRODUCER_IDS)
 steps = st.sampled_from([0, 0, 0, 0, 1, 2, 15])
-first_sequences = st.sampled_from([0, 0, 7, SEQUENCES - 5, SEQUENCES - 1])
-counts = st.integers(1, 6)
+first_sequences = st.sampled_from([0, 7, SEQUENCES - 4, SEQUENCES - 1])
+counts = st.sampled_from([1, 1, 2, 4])
 
 
 class ProducersMachine(RuleBasedStateMachine):
@@ -166,15 +166,23 @@ class ProducersMachine(RuleBasedStateMachine):
         if answer is None:
             self.add(header)
 
-    @rule(producer_id=producer_ids, count=counts, first=first_sequences, step=steps, in_transaction=st.booleans())
-    def append_the_next(self, producer_id: int, count: int, first: int, step: int, in_transaction: bool) -> None:
+    @rule(
+        producer_id=producer_ids,
+        sizes=st.lists(counts, min_size=1, max_size=4),
+        first=first_sequences,
+        step=steps,
+        in_transaction=st.booleans(),
+    )
+    def append_the_next(self, producer_id: int, sizes: list[int], first: int, step: int, in_transaction: bool) -> None:
         self.now_ms += step
-        epoch = max(self.twin.epoch(producer_id), 0)
-        sequence = (self.twin.last_sequence(producer_id) + 1) % SEQUENCES if self.twin.history(producer_id) else first
-        transactional = in_transaction or producer_id in self.twin.open_transactions()
-        header = self.header(producer_id, epoch, sequence, count, TRANSACTIONAL if transactional else 0)
-        assert self.twin.answer(header) is None
-        self.expect(header)
+        for count in sizes:
+            epoch = max(self.twin.epoch(producer_id), 0)
+            known = self.twin.history(producer_id)
+            sequence = (self.twin.last_sequence(producer_id) + 1) % SEQUENCES if known else first
+            transactional = in_transaction or producer_id in self.twin.open_transactions()
+            header = self.header(producer_id, epoch, sequence, count, TRANSACTIONAL if transactional else 0)
+            assert self.twin.answer(header) is None
+            self.expect(header)
 
     @rule(
         producer_id=producer_ids,
@@ -239,7 +247,7 @@ class ProducersMachine(RuleBasedStateMachine):
         epoch_is_bumped=st.booleans(),
         step=steps,
     )
-    def end_a_transaction(
+    def append_a_marker(
         self, producer_id: int, bump: int, commit: bool, coordinator_epoch: int, epoch_is_bumped: bool, step: int
     ) -> None:
         self.now_ms += step
@@ -271,9 +279,21 @@ class ProducersMachine(RuleBasedStateMachine):
         assert self.producers.applied(header, marker) == completed
         self.twin.events.append((header, marker))
 
-    @rule(data=st.data())
-    def replicate(self, data: st.DataObject) -> None:
-        self.twin.high_watermark = data.draw(st.integers(self.twin.high_watermark, self.twin.end))
+    @rule(commit=st.booleans(), data=st.data())
+    def end_a_transaction(self, commit: bool, data: st.DataObject) -> None:
+        opened = sorted(self.twin.open_transactions())
+        if opened:
+            producer_id = data.draw(st.sampled_from(opened))
+            coordinator_epoch = max(self.twin.coordinator_epoch(producer_id), 0)
+            self.append_a_marker(producer_id, data.draw(st.integers(0, 1)), commit, coordinator_epoch, False, 0)
+
+    @rule(behind_the_end=st.integers(0, 3))
+    def replicate(self, behind_the_end: int) -> None:
+        """Up to the end of the log, or to where one of the last markers is the next to come."""
+        markers = [header.base_offset for header, marker in self.twin.events if marker]
+        places = [self.twin.end, *reversed(markers)]
+        high_watermark = places[min(behind_the_end, len(places) - 1)]
+        self.twin.high_watermark = max(self.twin.high_watermark, high_watermark)
         self.producers.high_watermark_moved(self.twin.high_watermark)
 
     @rule(step=steps)
@@ -289,15 +309,14 @@ class ProducersMachine(RuleBasedStateMachine):
         assert self.producers.expire(self.now_ms, EXPIRATION_MS) == len(expired)
         self.twin.forgotten.update(dict.fromkeys(expired, len(self.twin.events)))
 
-    @rule()
-    def load_a_snapshot(self) -> None:
-        self.producers = Producers.from_snapshot(self.producers.snapshot(), Path("some.snapshot"))
-        self.twin.snapshot_at = len(self.twin.events)
-
-    @rule(data=st.data())
-    def truncate_and_read_the_log_anew(self, data: st.DataObject) -> None:
-        """Nothing was forgotten then: the log says it all."""
-        del self.twin.events[data.draw(st.integers(max(0, len(self.twin.events) - 4), len(self.twin.events))) :]
+    @rule(kept=st.integers(-3, 2))
+    def start_anew(self, kept: int) -> None:
+        """From a snapshot; or from the log, cut by a few batches: then nothing is forgotten, the log says it all."""
+        if kept > 0:
+            self.producers = Producers.from_snapshot(self.producers.snapshot(), Path("some.snapshot"))
+            self.twin.snapshot_at = len(self.twin.events)
+            return
+        del self.twin.events[len(self.twin.events) + kept :]
         self.twin.forgotten, self.twin.snapshot_at = {}, 0
         self.twin.high_watermark = min(self.twin.high_watermark, self.twin.end)
         self.producers.clear()
