@@ -280,7 +280,7 @@ class Loader:
 
     def _load_producers(self, end_offset: int) -> None:
         """The state before `end_offset`: the newest snapshot that can be read, and the batches behind it."""
-        start = None
+        start, damaged = None, False
         for offset in sorted(self._snapshots, reverse=True):
             if offset > end_offset or start is not None:
                 continue
@@ -291,8 +291,11 @@ class Loader:
             except StorageError as error:
                 _log.warning("%s; it is not used", error)
                 self._files.remove(path)
+                damaged = True
         self._replayed_until = end_offset
-        if start is None and self._trust.clean:
+        if damaged:
+            self._loaded.trusted = False  # so that the next close leaves a new one
+        elif start is None and self._trust.clean:
             return  # a log that no producer with an id wrote to has none
         self._replay_from(start or 0, end_offset)
 
@@ -308,7 +311,12 @@ class Loader:
     def _replay(self, segment: Segment, position: int, header: BatchHeader) -> CompletedTransaction | None:
         if header.producer_id == NO_PRODUCER_ID:
             return None
-        marker = read_marker(segment.file.read_at(position, header.size_bytes), 0) if header.is_control else None
+        marker = None
+        if header.is_control:
+            try:
+                marker = read_marker(segment.file.read_at(position, header.size_bytes), 0)
+            except StorageError as error:
+                raise DamagedSegment(segment.path, position, str(error)) from error
         return self._loaded.producers.applied(header, marker)
 
     def _remove_strange_snapshots(self) -> None:
