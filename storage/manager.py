@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from pylog.storage import retention, swap
+from pylog.storage import compaction, retention, swap
+from pylog.storage.cleaner_process import CleanerProcess
+from pylog.storage.compaction import Dirt
+from pylog.storage.compaction_job import CompactionJob, StartCleaner, plan_for
 from pylog.storage.data_directory import DataDirectory, Key
 from pylog.storage.disk import DISK
 from pylog.storage.errors import DataDirectoryInUse, LogOffline, StorageError
@@ -51,18 +54,24 @@ class LogManager:
         files: FileSystem = DISK,
         clock: Clock | None = None,
         open_files_max: int = 1 << 30,
+        start_cleaner: StartCleaner = CleanerProcess,
+        dedupe_buffer_bytes: int = 128 << 20,
     ) -> None:
-        """`open_files_max` bounds the segments that are open at once; each has two descriptors at most."""
+        """`open_files_max` bounds the segments that are open at once; each has two descriptors at most.
+        `start_cleaner` begins a run of the cleaner, with so much memory for keys."""
         self.default_config = default_config
         self._files = files
         self._clock = clock or SystemClock()
         self._open_files = OpenFiles(open_files_max)
+        self._start_cleaner = start_cleaner
+        self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._logs: dict[Key, PartitionLog] = {}
         self._homes: dict[Key, DataDirectory] = {}  # of every log that there is, open or not
         self._counts: Counter[Path] = Counter()
         self._topic_ids: dict[Key, UUID] = {}  # of the open logs
         self._buried: list[tuple[int, Path]] = []  # when to remove which file
         self._directories: list[DataDirectory] = []
+        self.uncleanable: dict[Key, Exception] = {}  # logs that compaction found damaged; until the next start
         self.offline_directories: dict[Path, OSError] = {}
         try:
             for path in directories:
@@ -300,6 +309,7 @@ class LogManager:
     def bury(self, doomed: Iterable[Doomed]) -> None:
         """Any thread. Files keep their bytes for a while: somebody may be about to open them."""
         for directory, base_offsets, delay_ms in doomed:
+            self._files.sync(directory)  # the log begins with a segment whose name is on the disk, or seems to be cut
             remove_at_ms = self._clock.now_ms() + delay_ms
             for base_offset in base_offsets:
                 for path in swap.set_deleted(directory, base_offset, self._files):
@@ -329,11 +339,53 @@ class LogManager:
             self.bury(self.detach(moved))
         self.remove_buried()
 
+    # -- compaction
+
+    def next_compaction(self) -> CompactionJob | None:
+        """The dirtiest of the logs that are due. The owner's; one at a time."""
+        now_ms = self._clock.now_ms()
+        dirt = {
+            key: self._dirt_of(key, log, now_ms)
+            for key, log in self._logs.items()
+            if log.config.compact and log.failure is None and not log.is_swapping and key not in self.uncleanable
+        }
+        key = compaction.dirtiest(dirt)
+        if key is None:
+            return None
+        log, home = self._logs[key], self._homes[key]
+
+        def bury(path: Path) -> None:
+            self._buried.append((self._clock.now_ms() + log.config.file_delete_delay_ms, path))
+
+        return CompactionJob(
+            log,
+            plan_for(log, dirt[key], now_ms, self._dedupe_buffer_bytes),
+            self._files,
+            self._start_cleaner,
+            cleaned=lambda offset: home.note_cleaned(key, offset),
+            bury=bury,
+            give_up=lambda error: self.uncleanable.update({key: error}),
+        )
+
+    def _dirt_of(self, key: Key, log: PartitionLog, now_ms: int) -> Dirt:
+        return compaction.dirt_of(
+            log.segments(),
+            log.config,
+            now_ms,
+            cleaned_until=self._homes[key].cleaned_until(key),
+            log_start_offset=log.log_start_offset,
+            last_stable_offset=log.last_stable_offset,
+            first_timestamp_ms=log.first_timestamp_ms,
+        )
+
     # -- truncation
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> None:
-        self._lower_checkpoints((topic, partition), offset)
-        self._logs[topic, partition].truncate_to(offset)
+        key = (topic, partition)
+        self._lower_checkpoints(key, offset)
+        log = self._logs[key]
+        log.truncate_to(offset)
+        self._homes[key].store_recovery_points({key: log.recovery_point})  # less if a batch held the offset
 
     def truncate_fully_and_start_at(self, topic: str, partition: int, offset: int) -> None:
         key = (topic, partition)
