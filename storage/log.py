@@ -471,13 +471,13 @@ class PartitionLog:
         if offset > self._start_offset:
             self._start_offset = offset
             self._changed = True
-            if self.epochs.truncate_from_start(offset):
-                self._store_epochs()
 
     def detach_deleted(self) -> list[int]:
         """The base offsets of segments that lie wholly below the log's start, and are no longer part of it. The active
         segment is rolled if everything in it is deleted."""
         self._check_open()
+        if self.epochs.truncate_from_start(self._start_offset):  # not before the start is on the disk
+            self._store_epochs()
         if self._swapping:
             return []
         if self._start_offset == self._active.next_offset:
@@ -562,6 +562,11 @@ class PartitionLog:
         self._check_not_swapping()
         with self._flushing, self._or_offline():
             self._drop_segments_from(0)
+            # What follows from the old batches goes before the new segment comes: nobody could tell it apart then.
+            for stale in self._snapshots():
+                self._files.remove(self.directory / snapshot_name(stale))
+            self.epochs.clear()
+            self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=True)
             new = Segment.create(
                 self.directory, offset, self.config.index_interval_bytes, self._files, self._open_files
             )

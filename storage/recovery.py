@@ -12,6 +12,7 @@ is replayed.
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from pylog.storage import swap
@@ -124,6 +125,8 @@ class Loader:
             self._load_producers(loaded.segments[-1].next_offset)
         if not loaded_epochs:
             self._find_epochs()
+        self._bound_epochs()
+        self._make_first_name_durable()
         self._remove_strange_snapshots()
         for segment in loaded.segments:
             segment.release()
@@ -147,9 +150,12 @@ class Loader:
                 base_offsets.append(int(match[1]))
             elif match and match[1] + LOG_SUFFIX not in sizes:
                 self._files.remove(self._directory / name)  # an index whose log is gone
-        while len(base_offsets) > 1 and base_offsets[1] <= self._trust.log_start_offset:
-            self._remove(base_offsets.pop(0))  # expired; the stop came before the removal
-        return base_offsets
+        expired = [base for base, end in pairwise(base_offsets) if end <= self._trust.log_start_offset]
+        if expired:  # the stop came before the removal
+            self._files.sync(self._directory)  # see `_make_first_name_durable`
+            for base_offset in expired:
+                self._remove(base_offset)
+        return base_offsets[len(expired) :]
 
     def _remove(self, base_offset: int) -> None:
         for suffix in reversed(SUFFIXES):
@@ -186,7 +192,19 @@ class Loader:
         segments[:] = [
             Segment.create(self._directory, start, self._config.index_interval_bytes, self._files, self._open_files)
         ]
+        # A producer whose newest batches are lost would be refused for ever: better to know nothing of it.
+        for offset in self._snapshots:
+            self._files.remove(self._directory / snapshot_name(offset))
+        self._snapshots = []
+        self._loaded.producers = Producers()
+        self._replayed_until = start
         self._loaded.trusted = False
+
+    def _make_first_name_durable(self) -> None:
+        """Were it lost in a crash and a later one kept, the log would seem to begin there. Later ones that are lost
+        leave a gap, which is noticed. Everything up to the recovery point is known to be on the disk."""
+        if not self._loaded.trusted and self._loaded.segments[0].base_offset >= self._trust.recovery_point:
+            self._files.sync(self._directory)
 
     # -- trusted segments
 
@@ -329,7 +347,7 @@ class Loader:
 
     def _load_epochs(self, sizes: dict[str, int]) -> bool:
         path = self._directory / FILE_NAME
-        if FILE_NAME not in sizes:
+        if not sizes.get(FILE_NAME):  # no bytes: of a new file that was not synced, a crash can leave that much
             return False
         data = self._files.read_at(path, 0, sizes[FILE_NAME])
         try:
@@ -346,3 +364,12 @@ class Loader:
                 epochs.assign(header.leader_epoch, header.base_offset)
         self._loaded.epochs = epochs
         self._loaded.epochs_stored = epochs.latest is None
+
+    def _bound_epochs(self) -> None:
+        """The file may be older than the log's present start, and newer than its end: they reach the disk in any
+        order."""
+        segments, epochs = self._loaded.segments, self._loaded.epochs
+        start = max(self._trust.log_start_offset, segments[0].base_offset)
+        shorter = epochs.truncate_from_end(segments[-1].next_offset)
+        if epochs.truncate_from_start(start) or shorter:
+            self._loaded.epochs_stored = False
