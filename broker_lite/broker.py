@@ -4,20 +4,20 @@ One asyncio loop owns everything here. A change is decided on the present state,
 log and replayed in one go, without an `await` in between; what waits for the disk (fsync, making
 and removing directories) is then done by one thread, in the order it was asked for, while the
 caller's answer waits and the loop goes on.
+
+A partition whose log cannot be opened, or fails later, is offline; all others go on.
 """
 
 import asyncio
-import base64
-import time
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid4
 
-from pylog.broker_lite import event_log
-from pylog.broker_lite.config import BrokerConfig, ConfigError
+from pylog.broker_lite import event_log, identity
+from pylog.broker_lite.config import BrokerConfig, ConfigError, TopicConfig
 from pylog.broker_lite.errors import EXPECTED, RequestError
 from pylog.broker_lite.machines.offsets import OffsetEvent, Offsets
 from pylog.broker_lite.machines.topics import CLUSTER_METADATA, CONSUMER_OFFSETS, INTERNAL_TOPICS, Topic, Topics
@@ -25,37 +25,68 @@ from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import consumer_offsets, metadata_records
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import MetadataRecord
+from pylog.broker_lite.protocol.wire import MalformedFrame
+from pylog.broker_lite.upkeep import Upkeep
 from pylog.storage.disk import DISK
-from pylog.storage.log import LogConfig
+from pylog.storage.errors import LogOffline, StorageError
+from pylog.storage.log import PartitionLog
+from pylog.storage.log_config import LogConfig
 from pylog.storage.manager import LogManager
+from pylog.storage.ports import Clock, FileSystem, SystemClock
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 CLUSTER_METADATA_ID = UUID(int=1)  # Kafka's own
+_METADATA_CONFIG = LogConfig(delete=False)  # what it says is said once
 
 
 class Broker:
-    def __init__(self, directory: Path, config: BrokerConfig, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        config: BrokerConfig,
+        *,
+        files: FileSystem = DISK,
+        clock: Clock | None = None,
+        open_files_max: int = 1 << 30,
+    ) -> None:
         self.config = config
         self.node_id: int = config["node.id"]
         self.host, self.port = "", 0  # the server says where it listens
-        self.now_ms = now_ms or (lambda: int(time.time() * 1000))
+        clock = clock or SystemClock()
+        self.now_ms = clock.now_ms
         self.topics = Topics(self.node_id)
         self.offsets = Offsets(config["offset.metadata.max.bytes"])
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self._offline: dict[tuple[str, int], Exception] = {}  # partitions whose logs could not be opened
         self._making: dict[str, asyncio.Task[None]] = {}
         self._unmade: set[str] = set()  # topics whose directories could not be made, and are tried again
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
-        self._logs = LogManager([directory], LogConfig())
+        self._logs = LogManager(
+            directories, config.topic({}).log, files=files, clock=clock, open_files_max=open_files_max
+        )
         try:
-            self.cluster_id = _cluster_id(directory, self.node_id)
-            self._metadata_log = self._logs.open(CLUSTER_METADATA, 0, CLUSTER_METADATA_ID)
+            self.cluster_id = identity.agree(
+                self._logs.directories, self.node_id, files, self._logs.offline_directories
+            )
+            self._metadata_log = self._open_metadata_log()
             self._load()
         except BaseException:
             self._logs.close()
             raise
+        self.upkeep = Upkeep(self._logs, config, self._on_disk)
 
     # Start and stop
+
+    def _open_metadata_log(self) -> PartitionLog:
+        try:
+            return self._logs.open(CLUSTER_METADATA, 0, CLUSTER_METADATA_ID, _METADATA_CONFIG)
+        except (StorageError, OSError) as error:
+            raise LogOffline(
+                f"{CLUSTER_METADATA} cannot be opened, and without it no topic is known: {error}"
+            ) from error
 
     def _load(self) -> None:
         """State is what the logs say."""
@@ -68,17 +99,35 @@ class Broker:
         }
         self._logs.sweep(known, self.topics.deleted_ids)
         for topic in self.topics.by_name.values():
-            self._install(topic, self._open_logs(topic))
-        for (name, _), partition in self.partitions.items():
-            if name == CONSUMER_OFFSETS:
-                for record in event_log.read(partition.log):
-                    event = event_log.offset_event(record)
-                    if event is not None:
-                        self.offsets.replay(event)
+            config = self._topic_config(topic)
+            for index in range(topic.partition_count):
+                try:
+                    self.partitions[topic.name, index] = self._open(topic, index, config)
+                except (StorageError, OSError) as error:
+                    self._take_offline(topic.name, index, error)
+        for index in range(self._partition_count(CONSUMER_OFFSETS)):
+            if (CONSUMER_OFFSETS, index) in self.partitions:
+                self._load_offsets(index)
+
+    def _load_offsets(self, index: int) -> None:
+        """Where commits cannot be read, their groups have no coordinator: it would give out old offsets."""
+        try:
+            for record in event_log.read(self.partitions[CONSUMER_OFFSETS, index].log):
+                event = event_log.offset_event(record)
+                if event is not None:
+                    self.offsets.replay(event)
+        except (StorageError, MalformedFrame) as error:
+            del self.partitions[CONSUMER_OFFSETS, index]
+            self._take_offline(CONSUMER_OFFSETS, index, error)
+
+    def _take_offline(self, topic: str, index: int, error: Exception) -> None:
+        logger.error("%s-%d is offline: %s", topic, index, error)
+        self._offline[topic, index] = error
 
     async def close(self) -> None:
+        await self.upkeep.close()
         for partition in self.partitions.values():
-            partition.gone()
+            partition.look_again()
         await self._on_disk(self._logs.close)
         self._disk.shutdown()
 
@@ -86,13 +135,45 @@ class Broker:
         """Done even if the client that asked for it has gone: what was decided is decided."""
         return asyncio.shield(asyncio.get_running_loop().run_in_executor(self._disk, work, *args))
 
+    # Partitions
+
     def partition(self, topic: str, index: int) -> Partition:
         found = self.partitions.get((topic, index))
-        if found is None:
+        if found is None or found.log.failure is not None:
+            failure = self._offline.get((topic, index)) if found is None else found.log.failure
+            if failure is None:
+                raise RequestError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic '{topic}'."
+                )
             raise RequestError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic '{topic}'."
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {index} of topic '{topic}' is offline: {failure}"
             )
         return found
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Also where it is offline, or in the making."""
+        return 0 <= index < self._partition_count(topic)
+
+    def is_online(self, topic: str, index: int) -> bool:
+        found = self.partitions.get((topic, index))
+        return found is not None and found.log.failure is None
+
+    def _partition_count(self, topic: str) -> int:
+        return self.topics.by_name[topic].partition_count if topic in self.topics.by_name else 0
+
+    def flush(self, partition: Partition) -> asyncio.Future[None]:
+        """What is in the log now is on the disk, and committed, when this is done; it raises if it is not."""
+        end_offset = partition.log.log_end_offset
+        flushing = asyncio.get_running_loop().run_in_executor(self._disk, partition.log.flush)
+
+        def flushed(done: asyncio.Future[None]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                partition.look_again()
+            else:
+                partition.flushed(end_offset)
+
+        flushing.add_done_callback(flushed)  # also if nobody waits for it any more
+        return asyncio.shield(flushing)
 
     # Topics
 
@@ -118,6 +199,8 @@ class Broker:
         if partition_count == -1:
             internal = name == CONSUMER_OFFSETS
             partition_count = self.config["offsets.topic.num.partitions" if internal else "num.partitions"]
+        if name in INTERNAL_TOPICS:
+            overrides = {**self._internal_overrides(), **overrides}
         try:
             self.config.topic(overrides)
         except ConfigError as error:
@@ -156,16 +239,24 @@ class Broker:
 
     def _flush_and_open(self, topic: Topic) -> list[Partition]:
         self._metadata_log.flush()
-        return self._open_logs(topic)
+        config = self._topic_config(topic)
+        return [self._open(topic, index, config, new=True) for index in range(topic.partition_count)]
 
-    def _open_logs(self, topic: Topic) -> list[Partition]:
-        config = self.config.topic(topic.overrides)
-        if topic.name in INTERNAL_TOPICS:  # small segments are for users' records, not for ours
-            config = replace(config, log=LogConfig())
-        return [
-            Partition(self._logs.open(topic.name, partition, topic.topic_id, config.log), config)
-            for partition in range(topic.partition_count)
-        ]
+    def _open(self, topic: Topic, index: int, config: TopicConfig, *, new: bool = False) -> Partition:
+        return Partition(self._logs.open(topic.name, index, topic.topic_id, config.log, new=new), config)
+
+    def _topic_config(self, topic: Topic) -> TopicConfig:
+        overrides = topic.overrides
+        if topic.name in INTERNAL_TOPICS:
+            overrides = self._internal_overrides() | overrides
+        try:
+            return self.config.topic(overrides)
+        except ConfigError as error:  # what the topic overrides does not go together with what the broker has now
+            raise ConfigError(f"topic '{topic.name}': {error}") from None
+
+    def _internal_overrides(self) -> dict[str, str]:
+        """Small segments and short lives are for users' records, not for ours."""
+        return {"cleanup.policy": "compact", "segment.bytes": str(self.config["offsets.topic.segment.bytes"])}
 
     def _install(self, topic: Topic, partitions: list[Partition]) -> None:
         for index, partition in enumerate(partitions):
@@ -177,11 +268,15 @@ class Broker:
         self._change(outcome.events)
         deleting = self._on_disk(self._flush_and_delete, topic)
         for index in range(topic.partition_count):
+            self._offline.pop((topic.name, index), None)
             partition = self.partitions.pop((topic.name, index), None)
             if partition is not None:
-                partition.gone()
+                partition.look_again()
         for group, events in self.offsets.topic_deleted(topic.name).items():
-            self.change_offsets(group, events)
+            try:
+                self.change_offsets(group, events)
+            except EXPECTED as error:
+                logger.error("commits of group '%s' for the deleted topic '%s' stay: %s", group, topic.name, error)
         await deleting
         return topic
 
@@ -197,16 +292,25 @@ class Broker:
             self.decide_topic(CONSUMER_OFFSETS, -1, {})
         await self.topic_made(CONSUMER_OFFSETS)
 
-    def change_offsets(self, group: str, events: list[OffsetEvent]) -> None:
-        """Append and replay; `coordinator_ready` was awaited before."""
+    def coordinator_of(self, group: str) -> Partition:
+        """Where the group's commits are kept; `coordinator_ready` was awaited before."""
+        index = consumer_offsets.partition_of_group(group, self._partition_count(CONSUMER_OFFSETS))
+        if not self.is_online(CONSUMER_OFFSETS, index):
+            raise RequestError(
+                ErrorCode.NOT_COORDINATOR, f"{CONSUMER_OFFSETS}-{index}, with the commits of '{group}', is offline."
+            )
+        return self.partitions[CONSUMER_OFFSETS, index]
+
+    def change_offsets(self, group: str, events: list[OffsetEvent]) -> asyncio.Future[None] | None:
+        """Append and replay. What is returned, if anything, is awaited before the answer."""
         if not events:
-            return
-        count = self.topics.by_name[CONSUMER_OFFSETS].partition_count
-        partition = self.partitions[CONSUMER_OFFSETS, consumer_offsets.partition_of_group(group, count)]
+            return None
+        partition = self.coordinator_of(group)
         records = [event_log.offset_record(event) for event in events]
         partition.append(event_log.batch(records, self.now_ms()))
         for event in events:
             self.offsets.replay(event)
+        return self.flush(partition) if partition.log.flush_is_due else None
 
     async def new_producer_id(self) -> int:
         outcome = self.topics.next_producer_id()
@@ -215,20 +319,3 @@ class Broker:
         if outcome.events:
             await self._on_disk(self._metadata_log.flush)
         return outcome.reply
-
-
-def _cluster_id(directory: Path, node_id: int) -> str:
-    """From `meta.properties`, which is written once, in Kafka's form."""
-    file = directory / "meta.properties"
-    if file.exists():
-        properties = dict(line.split("=", 1) for line in file.read_text().splitlines() if "=" in line)
-        if properties.get("node.id") != str(node_id):
-            raise ConfigError(
-                f"node.id={node_id}: {directory} belongs to node {properties.get('node.id')}; "
-                f"set node.id={properties.get('node.id')} or use another directory"
-            )
-        return properties["cluster.id"]
-    cluster_id, directory_id = (base64.urlsafe_b64encode(uuid4().bytes)[:22].decode() for _ in range(2))
-    text = f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={directory_id}\n"
-    DISK.replace(file, text.encode(), durable=True)
-    return cluster_id

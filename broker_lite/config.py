@@ -1,139 +1,40 @@
-"""The broker's configuration: a table of rows, under Kafka's own names.
+"""The broker's configuration: what was given, over the defaults of the rows.
 
-Flags, `conf/broker.toml` and what a topic may override all come from this table. A name that is
-not in it is refused: an option that would do nothing is worse than an error.
+A name that is not in the table is refused: an option that would do nothing is worse than an error. Every error is a
+ConfigError that names the option.
 """
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pylog.storage.log import LogConfig
+from pylog.broker_lite.config_rows import (
+    COMPACT,
+    DELETE,
+    INSTEAD,
+    LOG_APPEND_TIME,
+    ROW,
+    TOPIC_CHECKS,
+    TOPIC_ROWS,
+    Check,
+    Row,
+)
+from pylog.storage.log_config import LogConfig
 
 
 class ConfigError(Exception):
     """A setting that cannot be: it names the option and says what would be right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    name: str
-    parse: Callable[[Any], Any]
-    default: Any
-    check: Callable[[Any], str | None]  # what is wrong with a value, or None
-    doc: str
-
-
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    raise ValueError("must be true or false")
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, bool):
-        raise ValueError("must be a whole number")
-    try:
-        return int(value)
-    except ValueError:
-        raise ValueError("must be a whole number") from None
-
-
-def _between(low: int, high: int) -> Callable[[Any], str | None]:
-    return lambda value: None if low <= value <= high else f"must be between {low} and {high}"
-
-
-def _anything(value: Any) -> None:
-    return None
-
-
-_INT32_MAX = (1 << 31) - 1
-
-BROKER_ROWS = (
-    Row("node.id", _integer, 1, _between(0, _INT32_MAX), "The id under which this broker presents itself."),
-    Row(
-        "auto.create.topics.enable",
-        _boolean,
-        True,
-        _anything,
-        "Create a topic when a client asks for metadata of one that is not there.",
-    ),
-    Row("num.partitions", _integer, 1, _between(1, 100_000), "Partitions of a topic whose creator did not say."),
-    Row("delete.topic.enable", _boolean, True, _anything, "Let clients delete topics."),
-    Row(
-        "message.max.bytes",
-        _integer,
-        1_048_588,
-        _between(0, _INT32_MAX),
-        "The largest record batch, as it arrives; a topic's max.message.bytes overrides it.",
-    ),
-    Row(
-        "log.segment.bytes",
-        _integer,
-        1 << 30,
-        _between(61, _INT32_MAX),
-        "A segment file is closed, and the next begun, before it would grow past this.",
-    ),
-    Row(
-        "log.index.interval.bytes",
-        _integer,
-        4096,
-        _between(0, _INT32_MAX),
-        "An index entry is written after so many bytes of log.",
-    ),
-    Row(
-        "log.index.size.max.bytes",
-        _integer,
-        10 << 20,
-        _between(24, _INT32_MAX),
-        "The largest index file; a full one closes its segment.",
-    ),
-    Row(
-        "offsets.topic.num.partitions",
-        _integer,
-        50,
-        _between(1, 100_000),
-        "Partitions of __consumer_offsets. Not to be changed once that topic is there.",
-    ),
-    Row(
-        "offset.metadata.max.bytes",
-        _integer,
-        4096,
-        _between(0, _INT32_MAX),
-        "The longest text that a client may commit beside an offset.",
-    ),
-    Row("fetch.max.bytes", _integer, 55 << 20, _between(1024, _INT32_MAX), "The most that one fetch is answered with."),
-    Row(
-        "socket.request.max.bytes",
-        _integer,
-        100 << 20,
-        _between(1, _INT32_MAX),
-        "The largest request; a connection that announces more is closed.",
-    ),
-)
-
-# What a topic may override, and the broker's row that holds its default.
-TOPIC_ROWS = {
-    "max.message.bytes": "message.max.bytes",
-    "segment.bytes": "log.segment.bytes",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "segment.index.bytes": "log.index.size.max.bytes",
-}
-
-_ROW = {row.name: row for row in BROKER_ROWS}
-
-
-def _parse(row: Row, name: str, value: Any) -> Any:
+def _parse(row: Row, name: str, value: Any, check: Check) -> Any:
     try:
         parsed = row.parse(value)
     except ValueError as error:
         raise ConfigError(f"{name}={value}: {error}") from None
-    wrong = row.check(parsed)
+    wrong = check(parsed)
     if wrong:
         raise ConfigError(f"{name}={value}: {wrong}")
     return parsed
@@ -161,14 +62,16 @@ class BrokerConfig:
     def parse(cls, given: Mapping[str, Any]) -> "BrokerConfig":
         values = {}
         for name, value in given.items():
-            if name not in _ROW:
-                raise _unknown(name, _ROW)
-            values[name] = _parse(_ROW[name], name, value)
-        return cls(values)
+            if name not in ROW:
+                raise _unknown(name, ROW)
+            values[name] = _parse(ROW[name], name, value, ROW[name].check)
+        config = cls(values)
+        config.topic({})  # what does not go together is told now, not when a topic is made
+        return config
 
     @classmethod
-    def load(cls, file: Path | None, settings: list[str]) -> "BrokerConfig":
-        """A TOML file of quoted names, and `key=value` settings that win over it."""
+    def load(cls, file: Path | None, settings: list[str], data: Sequence[Path] = ()) -> "BrokerConfig":
+        """A TOML file of quoted names, `key=value` settings that win over it, and the data directories if given."""
         given: dict[str, Any] = {}
         if file is not None:
             try:
@@ -187,10 +90,26 @@ class BrokerConfig:
             if not equals:
                 raise ConfigError(f"--set {setting}: must be key=value")
             given[name.strip()] = value.strip()
+        if data:
+            given["log.dirs"] = [str(directory) for directory in data]
         return cls.parse(given)
 
     def __getitem__(self, name: str) -> Any:
-        return self.values.get(name, _ROW[name].default)
+        value = self._given_or_default(name)
+        for other, unit_ms in INSTEAD.get(name, ()):
+            if value is None:
+                count = self._given_or_default(other)
+                value = count if count is None or count < 0 else count * unit_ms
+        return value
+
+    def _given_or_default(self, name: str) -> Any:
+        return self.values.get(name, ROW[name].default)
+
+    @property
+    def directories(self) -> list[Path]:
+        if self["log.dirs"] is None:
+            raise ConfigError("log.dirs is not set: say where the logs are to be kept, with --data DIR or log.dirs")
+        return [Path(directory) for directory in self["log.dirs"]]
 
     def topic(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """ConfigError names the override that is wrong."""
@@ -199,10 +118,33 @@ class BrokerConfig:
             if name not in TOPIC_ROWS:
                 raise _unknown(name, TOPIC_ROWS)
             if value is not None:
-                values[name] = _parse(_ROW[TOPIC_ROWS[name]], name, value)
-        log = LogConfig(
-            segment_bytes=values["segment.bytes"],
-            index_interval_bytes=values["index.interval.bytes"],
-            index_bytes_max=values["segment.index.bytes"],
-        )
+                row = ROW[TOPIC_ROWS[name]]
+                values[name] = _parse(row, name, value, TOPIC_CHECKS.get(name, row.check))
+        lag_min, lag_max = "min.compaction.lag.ms", "max.compaction.lag.ms"
+        if values[lag_min] > values[lag_max]:
+            least, most = (name if overrides.get(name) else TOPIC_ROWS[name] for name in (lag_min, lag_max))
+            raise ConfigError(f"{least}={values[lag_min]}: must not be more than {most}={values[lag_max]}")
+        try:
+            log = LogConfig(
+                segment_bytes=values["segment.bytes"],
+                index_interval_bytes=values["index.interval.bytes"],
+                index_bytes_max=values["segment.index.bytes"],
+                segment_ms=values["segment.ms"],
+                segment_jitter_ms=values["segment.jitter.ms"],
+                log_append_time=values["message.timestamp.type"] == LOG_APPEND_TIME,
+                delete=DELETE in values["cleanup.policy"],
+                compact=COMPACT in values["cleanup.policy"],
+                retention_ms=values["retention.ms"],
+                retention_bytes=values["retention.bytes"],
+                delete_retention_ms=values["delete.retention.ms"],
+                dirty_ratio_min=values["min.cleanable.dirty.ratio"],
+                compaction_lag_ms_min=values[lag_min],
+                compaction_lag_ms_max=values[lag_max],
+                flush_messages=values["flush.messages"],
+                flush_ms=values["flush.ms"],
+                file_delete_delay_ms=values["file.delete.delay.ms"],
+                producer_expiration_ms=self["producer.id.expiration.ms"],
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         return TopicConfig(message_bytes_max=values["max.message.bytes"], log=log)

@@ -1,5 +1,7 @@
 """What a client did that cannot be, and the one table from storage's errors to wire codes."""
 
+from collections.abc import Sequence
+
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage import errors as storage
 
@@ -13,13 +15,30 @@ class RequestError(Exception):
         self.message = message
 
 
+class RecordsRefused(RequestError):
+    """A batch that is refused because of some of its records: (index in the batch, what is wrong with it)."""
+
+    def __init__(self, message: str, records: Sequence[tuple[int, str]]) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+        self.records = records
+
+
 ERROR_CODE: dict[type[Exception], ErrorCode] = {
     storage.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     storage.InvalidBatch: ErrorCode.INVALID_RECORD,
     storage.UnsupportedBatch: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     storage.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    storage.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    storage.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    storage.StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    storage.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    storage.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    storage.LogOffline: ErrorCode.KAFKA_STORAGE_ERROR,
     storage.LogClosed: ErrorCode.KAFKA_STORAGE_ERROR,  # the broker is stopping
+    storage.LogBusy: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage.DamagedSegment: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage.DamagedFile: ErrorCode.KAFKA_STORAGE_ERROR,
 }
 
 

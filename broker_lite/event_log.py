@@ -1,6 +1,5 @@
 """Events of the machines <-> records of the logs they live in."""
 
-import os
 from collections.abc import Iterator, Sequence
 
 from pylog.broker_lite.machines.offsets import CommittedOffset, OffsetEvent, OffsetKey
@@ -8,7 +7,7 @@ from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol import consumer_offsets
 from pylog.broker_lite.protocol.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from pylog.storage.batch import walk
-from pylog.storage.errors import StorageError
+from pylog.storage.errors import CorruptBatch, LogOffline, StorageError
 from pylog.storage.log import PartitionLog
 from pylog.storage.records import Record, decode_batch, encode_batch
 
@@ -23,20 +22,23 @@ def batch(records: Sequence[KeyValue], now_ms: int) -> bytearray:
 
 def append(log: PartitionLog, records: Sequence[KeyValue], now_ms: int) -> None:
     log.append(batch(records, now_ms), LEADER_EPOCH)
+    log.advance_high_watermark(log.log_end_offset)
 
 
 def read(log: PartitionLog) -> Iterator[Record]:
-    """Every record of the log, from its start to its end; an error names the log."""
+    """Every record of the log, from its start to its end; LogOffline, which names the log, if it cannot be read."""
     try:
         yield from _read(log)
-    except StorageError as error:
-        raise type(error)(f"{log.directory}: {error}") from error
+    except (StorageError, OSError) as error:
+        raise LogOffline(f"{log.directory}: {error}") from error
 
 
 def _read(log: PartitionLog) -> Iterator[Record]:
     offset = log.log_start_offset
     while (found := log.read(offset, _READ_BYTES_MAX)) is not None:
-        data = os.pread(found.file.fileno(), found.length, found.position)
+        data = found.file.read_at(found.position, found.length)
+        if len(data) != found.length:
+            raise CorruptBatch(f"{found.length - len(data)} bytes are missing at the end of {found.file.path}")
         for position, header in walk(data):
             if not header.is_control:
                 yield from decode_batch(data, position)

@@ -1,4 +1,8 @@
-"""One partition as the broker sees it: its log, and the fetches that wait for it to grow."""
+"""One partition as the broker sees it: its log, and the fetches that wait for it to grow.
+
+With one replica everything that is in the log is committed at once, save where `flush.messages` wants it on the disk
+first: what a reader has seen is not taken back by a power cut then.
+"""
 
 import asyncio
 
@@ -34,15 +38,34 @@ class Partition:
         self.log = log
         self.config = config
         self.waiters: set[Waiter] = set()
+        self._has_aborted: bool | None = None  # None: nobody has asked
 
     def append(self, batches: bytearray | memoryview) -> Appended:
-        appended = self.log.append(batches, LEADER_EPOCH)
-        for waiter in self.waiters:
-            waiter.grew(len(batches))
+        """If the log's `flush_is_due` after this, the records are committed by `flushed`, and answered after it."""
+        log = self.log
+        appended = log.append(batches, LEADER_EPOCH)
+        if not appended.duplicate and not log.flush_is_due:
+            log.advance_high_watermark(appended.last_offset + 1)
+            for waiter in self.waiters:
+                waiter.grew(len(batches))
         return appended
 
-    def gone(self) -> None:
-        """The topic was deleted: whoever waits looks again, and finds out."""
+    @property
+    def has_aborted(self) -> bool:
+        """Whether there are aborted transactions. Most logs have none, and most consumers ask: the log is looked
+        through once. Transactions cannot be written here yet, so what was found then stays true."""
+        if self._has_aborted is None:
+            log = self.log
+            self._has_aborted = bool(log.aborted_transactions(log.log_start_offset, log.log_end_offset))
+        return self._has_aborted
+
+    def flushed(self, end_offset: int) -> None:
+        """The records below `end_offset` are on the disk."""
+        self.log.advance_high_watermark(end_offset)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """For the fetches that wait: there is more, or the topic is gone."""
         for waiter in self.waiters:
             waiter.wake()
 

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from pylog.broker_lite.broker import Broker
 from pylog.broker_lite.config import BrokerConfig, ConfigError
@@ -17,6 +16,9 @@ from pylog.broker_lite.connection import Connection
 from pylog.broker_lite.dispatch import answer
 
 logger = logging.getLogger(__name__)
+
+_LIMIT_PER_SEGMENT = 4  # an open one has two descriptors; the other half is for connections, and for reads under way
+_NO_LIMIT = 1 << 20
 
 _WILDCARDS = ("", "0.0.0.0", "::", "*")
 
@@ -36,19 +38,19 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 async def serve(
-    directory: Path,
     listen: tuple[str, int],
     config: BrokerConfig,
     ready: Callable[[str], None],
     stop_when: asyncio.Event | None = None,
 ) -> None:
     """Run until SIGTERM, SIGINT or `stop_when`; `ready` is told the address once connections are accepted."""
-    _raise_open_files_limit()
+    segments_max = _raise_open_files_limit() // _LIMIT_PER_SEGMENT
     stop = stop_when or asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(directory, config)
+    broker = Broker(config.directories, config, open_files_max=segments_max)
+    broker.upkeep.start()
     connections: set[Connection] = set()
     try:
         make = partial(Connection, partial(answer, broker), config["socket.request.max.bytes"], connections)
@@ -64,11 +66,14 @@ async def serve(
         await broker.close()
 
 
-def _raise_open_files_limit() -> None:
-    """Connections and segments take descriptors; the soft limit is often 1024 where 4096 or more are allowed."""
+def _raise_open_files_limit() -> int:
+    """The limit after it. Connections and segments take descriptors; the soft limit is often 1024 where 4096 or more
+    are allowed."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with contextlib.suppress(ValueError, OSError):  # a system may have a limit of its own below the hard one
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _NO_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
 def stop_with_parent(stop: asyncio.Event) -> None:

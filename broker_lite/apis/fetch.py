@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pylog.broker_lite.api import Api, Request
 from pylog.broker_lite.connection import Answer, Parts
 from pylog.broker_lite.errors import EXPECTED, error_of
-from pylog.broker_lite.partition import Waiter, check_epoch
+from pylog.broker_lite.partition import Partition, Waiter, check_epoch
 from pylog.broker_lite.protocol import fetch
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest, PartitionHead
+from pylog.broker_lite.protocol.fetch import READ_COMMITTED, FetchPartition, FetchRequest, PartitionHead
+from pylog.storage.batch import PREFIX_BYTES, read_prefix
 from pylog.storage.errors import OffsetOutOfRange
 from pylog.storage.log import FileSlice
 
@@ -74,7 +75,7 @@ def _find(broker: "Broker", message: FetchRequest) -> _Found:
     room = message.max_bytes
     size_bytes, has_error = 0, False
     for asked in message.partitions:
-        head, found = _read(broker, asked, room - size_bytes, first=size_bytes == 0)
+        head, found = _read(broker, asked, room - size_bytes, message.isolation_level, first=size_bytes == 0)
         has_error = has_error or head.error_code != ErrorCode.NONE
         size_bytes += head.records_bytes
         heads.append(head)
@@ -82,28 +83,54 @@ def _find(broker: "Broker", message: FetchRequest) -> _Found:
     return _Found(heads, slices, size_bytes, has_error)
 
 
-def _read(broker: "Broker", asked: FetchPartition, room: int, *, first: bool) -> tuple[PartitionHead, FileSlice | None]:
-    """A first batch is sent however large it is, so that a reader always gets on."""
-    high_watermark = log_start_offset = -1
+def _read(
+    broker: "Broker", asked: FetchPartition, room: int, isolation_level: int, *, first: bool
+) -> tuple[PartitionHead, FileSlice | None]:
+    """A first batch is sent however large it is, so that a reader always gets on. What is not committed is not sent,
+    nor, to a reader of committed transactions, what is not decided."""
+    high_watermark = last_stable_offset = log_start_offset = -1
+    aborted = None
     try:
-        log = broker.partition(asked.topic, asked.partition).log
+        partition = broker.partition(asked.topic, asked.partition)
+        log = partition.log
         high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
+        last_stable_offset = log.last_stable_offset
         check_epoch(asked.current_leader_epoch)
         found = None
         if room > 0 or first:
-            found = log.read(asked.fetch_offset, min(asked.partition_max_bytes, room))
+            end_offset = last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
+            found = log.read(asked.fetch_offset, min(asked.partition_max_bytes, room), end_offset)
         elif not log_start_offset <= asked.fetch_offset <= high_watermark:
             raise OffsetOutOfRange(asked.fetch_offset, log_start_offset, high_watermark)
         if found is not None and found.length > room and not first:
             found = None
+        if isolation_level == READ_COMMITTED:
+            aborted = [] if found is None else _aborted(partition, asked.fetch_offset, found, last_stable_offset)
         code = ErrorCode.NONE
     except EXPECTED as error:
         code, found = error_of(error)[0], None
     records_bytes = 0 if found is None else found.length
     head = PartitionHead(
-        asked.topic, asked.partition, code, high_watermark, high_watermark, log_start_offset, records_bytes
+        asked.topic,
+        asked.partition,
+        code,
+        high_watermark,
+        last_stable_offset,
+        log_start_offset,
+        records_bytes,
+        aborted,
     )
     return head, found
+
+
+def _aborted(partition: Partition, offset: int, found: FileSlice, end_offset: int) -> list[tuple[int, int]]:
+    """The transactions, of those with records in the slice, whose records its reader drops: producer, first offset."""
+    if not partition.has_aborted:
+        return []
+    behind = found.file.read_at(found.position + found.length, PREFIX_BYTES)
+    if len(behind) == PREFIX_BYTES:
+        end_offset = min(end_offset, read_prefix(behind)[0])
+    return [(one.producer_id, one.first_offset) for one in partition.log.aborted_transactions(offset, end_offset)]
 
 
 def _parts(found: _Found, version: int) -> Parts:

@@ -18,33 +18,38 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: "Broker", message: FindCoordinatorRequest, request: Request) -> FindCoordinatorResponse:
+    keys = message.coordinator_keys if request.version >= 4 else [message.key]
     try:
         if message.key_type != GROUP:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, "This broker coordinates groups; transactions are not supported yet."
             )
         await broker.coordinator_ready()
+        found = [_coordinator(broker, key) for key in keys]
     except EXPECTED as error:
         code, text = error_of(error)
-        refused = Coordinator(node_id=-1, port=-1, error_code=code, error_message=text)
-        return _response(refused, message, request.version)
-    return _response(Coordinator(node_id=broker.node_id, host=broker.host, port=broker.port), message, request.version)
-
-
-def _response(found: Coordinator, message: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
-    if version >= 4:
-        coordinators = [
-            Coordinator(key, found.node_id, found.host, found.port, found.error_code, found.error_message)
-            for key in message.coordinator_keys
-        ]
-        return FindCoordinatorResponse(coordinators=coordinators)
+        found = [_none(key, code, text) for key in keys]
+    if request.version >= 4:
+        return FindCoordinatorResponse(coordinators=found)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=found[0].error_code,
+        error_message=found[0].error_message,
+        node_id=found[0].node_id,
+        host=found[0].host,
+        port=found[0].port,
     )
+
+
+def _coordinator(broker: "Broker", key: str) -> Coordinator:
+    try:
+        broker.coordinator_of(key)
+    except RequestError as error:
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    return Coordinator(key, broker.node_id, broker.host, broker.port)
+
+
+def _none(key: str, code: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(key, node_id=-1, port=-1, error_code=code, error_message=text)
 
 
 API = declared(SPEC, handle)

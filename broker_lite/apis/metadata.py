@@ -1,5 +1,6 @@
 """Metadata, key 3. Asking for a topic by name creates it where auto-creation is on."""
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
@@ -52,7 +53,8 @@ async def _topic(broker: "Broker", asked: MetadataRequestTopic, message: Metadat
             topic = await _by_name(broker, asked.name, create=message.allow_auto_topic_creation)
         except EXPECTED as error:
             return MetadataResponseTopic(error_of(error)[0], asked.name, ZERO_UUID)
-    await broker.topic_made(topic.name)
+    with contextlib.suppress(*EXPECTED):  # what could not be made is told with the partitions
+        await broker.topic_made(topic.name)
     operations = _TOPIC_OPERATIONS if message.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     return MetadataResponseTopic(
         name=topic.name,
@@ -73,7 +75,7 @@ async def _by_name(broker: "Broker", name: str, *, create: bool) -> Topic:
 
 
 def _partition(broker: "Broker", topic: Topic, index: int) -> MetadataResponsePartition:
-    there = (topic.name, index) in broker.partitions
+    there = broker.is_online(topic.name, index)
     node = broker.node_id
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if there else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -82,6 +84,7 @@ def _partition(broker: "Broker", topic: Topic, index: int) -> MetadataResponsePa
         leader_epoch=LEADER_EPOCH,
         replica_nodes=[node],
         isr_nodes=[node],
+        offline_replicas=[] if there else [node],
     )
 
 

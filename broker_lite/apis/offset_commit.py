@@ -1,5 +1,6 @@
 """OffsetCommit, key 8. The answer follows when the offsets are in `__consumer_offsets`."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
 async def handle(broker: "Broker", message: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
     try:
         await broker.coordinator_ready()
-        errors = _commit(broker, message)
+        errors, flushed = _commit(broker, message)
+        if flushed is not None:
+            await flushed
     except EXPECTED as error:
         code = error_of(error)[0]
+        if code == ErrorCode.KAFKA_STORAGE_ERROR:
+            code = ErrorCode.NOT_COORDINATOR  # what clients of a coordinator know how to wait for
         errors = {(topic.name, one.partition_index): code for topic in message.topics for one in topic.partitions}
     return OffsetCommitResponse(
         topics=[
@@ -39,22 +44,26 @@ async def handle(broker: "Broker", message: OffsetCommitRequest, request: Reques
     )
 
 
-def _commit(broker: "Broker", message: OffsetCommitRequest) -> dict[tuple[str, int], ErrorCode]:
+def _commit(
+    broker: "Broker", message: OffsetCommitRequest
+) -> tuple[dict[tuple[str, int], ErrorCode], asyncio.Future[None] | None]:
+    """By partition the code; and what is to be awaited before the answer."""
+    broker.coordinator_of(message.group_id)
     now_ms = broker.now_ms()
     commits: dict[tuple[str, int], CommittedOffset] = {}
     errors: dict[tuple[str, int], ErrorCode] = {}
     for topic in message.topics:
         for one in topic.partitions:
             place = (topic.name, one.partition_index)
-            if place not in broker.partitions:
+            if not broker.exists(*place):
                 errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             commits[place] = CommittedOffset(
                 one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", now_ms
             )
     outcome = broker.offsets.commit(message.group_id, message.generation_id, commits)
-    broker.change_offsets(message.group_id, outcome.events)
-    return errors | outcome.reply
+    flushed = broker.change_offsets(message.group_id, outcome.events)
+    return errors | outcome.reply, flushed
 
 
 API = declared(SPEC, handle)

@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import RequestError
+from pylog.broker_lite.machines.topics import CONSUMER_OFFSETS
+from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_fetch import (
     SPEC,
     OffsetFetchRequest,
@@ -21,12 +24,40 @@ _NO_OFFSET = -1
 
 def handle(broker: "Broker", message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
     if request.version >= 8:
-        groups = [
-            OffsetFetchResponseGroup(group.group_id, _topics(broker, group.group_id, group.topics))
-            for group in message.groups
-        ]
-        return OffsetFetchResponse(groups=groups)
+        return OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
+                if _is_offline(broker, group.group_id)
+                else OffsetFetchResponseGroup(group.group_id, _topics(broker, group.group_id, group.topics))
+                for group in message.groups
+            ]
+        )
+    if _is_offline(broker, message.group_id):
+        return OffsetFetchResponse(error_code=ErrorCode.NOT_COORDINATOR, topics=_refused(message.topics or []))
     return OffsetFetchResponse(topics=_topics(broker, message.group_id, message.topics))
+
+
+def _is_offline(broker: "Broker", group: str) -> bool:
+    """Where there is no `__consumer_offsets` yet, nobody has committed anything."""
+    if CONSUMER_OFFSETS not in broker.topics.by_name:
+        return False
+    try:
+        broker.coordinator_of(group)
+    except RequestError:
+        return True
+    return False
+
+
+def _refused(asked: list[OffsetFetchRequestTopic]) -> list[OffsetFetchResponseTopic]:
+    """v1 has no error code but those of the partitions."""
+    code = ErrorCode.NOT_COORDINATOR
+    return [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [OffsetFetchResponsePartition(index, _NO_OFFSET, -1, "", code) for index in topic.partition_indexes],
+        )
+        for topic in asked
+    ]
 
 
 def _topics(

@@ -1,11 +1,12 @@
 """ListOffsets, key 2. v1: one offset by timestamp. v2: isolation level, throttle. v4: leader epoch. v5: same.
-v6: flexible."""
+v6: flexible. v7: the latest timestamp."""
 
 from pylog.broker_lite.protocol.schema import array, int8, int16, int32, int64, message, string
 from pylog.broker_lite.protocol.spec import ApiSpec
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
 
@@ -51,4 +52,4 @@ class ListOffsetsResponse:
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)
 
 
-SPEC = ApiSpec("ListOffsets", 2, 1, 6, 6, ListOffsetsRequest, ListOffsetsResponse)
+SPEC = ApiSpec("ListOffsets", 2, 1, 7, 6, ListOffsetsRequest, ListOffsetsResponse)

@@ -46,6 +46,7 @@ class ProducedPartition(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()  # (index in the batch, message)
 
 
 def _style(version: int) -> Style:
@@ -118,13 +119,21 @@ def encode_response(partitions: Sequence[ProducedPartition], version: int, throt
             else:
                 out += _RESULT_V3.pack(*result[1:5])
             if version >= 8:
-                style.write_count(out, 0)  # record errors: a batch is accepted or refused as a whole
+                _write_record_errors(out, result.record_errors, style)
                 style.write_string(out, result.error_message)
             out += style.no_tags
         out += style.no_tags
     out += I32.pack(throttle_time_ms)
     out += style.no_tags
     return out
+
+
+def _write_record_errors(out: bytearray, errors: Sequence[tuple[int, str | None]], style: Style) -> None:
+    style.write_count(out, len(errors))
+    for index, text in errors:
+        out += I32.pack(index)
+        style.write_string(out, text)
+        out += style.no_tags
 
 
 def decode_response(body: Buffer, version: int) -> list[ProducedPartition]:
@@ -143,6 +152,7 @@ def _decode_response(frame: Buffer, version: int) -> list[ProducedPartition]:
         partition_count, position = style.read_length(frame, position)
         for _ in range(partition_count):
             log_start_offset, error_message = -1, None
+            record_errors: Sequence[tuple[int, str | None]] = ()
             if version >= 5:
                 partition, code, base, append_time_ms, log_start_offset = _RESULT_V5.unpack_from(frame, position)
                 position += _RESULT_V5.size
@@ -150,22 +160,25 @@ def _decode_response(frame: Buffer, version: int) -> list[ProducedPartition]:
                 partition, code, base, append_time_ms = _RESULT_V3.unpack_from(frame, position)
                 position += _RESULT_V3.size
             if version >= 8:
-                position = _skip_record_errors(frame, position, style)
+                record_errors, position = _read_record_errors(frame, position, style)
                 error_message, position = style.read_string(frame, position)
             position = style.skip_tags(frame, position)
-            results.append(
-                ProducedPartition(topic, partition, code, base, append_time_ms, log_start_offset, error_message)
-            )
+            fields = (partition, code, base, append_time_ms, log_start_offset, error_message, record_errors)
+            results.append(ProducedPartition(topic, *fields))
         position = style.skip_tags(frame, position)
     I32.unpack_from(frame, position)  # the throttle time
     style.skip_tags(frame, position + 4)
     return results
 
 
-def _skip_record_errors(frame: Buffer, position: int, style: Style) -> int:
-    """Which records of a refused batch were wrong: the error message says as much."""
+def _read_record_errors(frame: Buffer, position: int, style: Style) -> tuple[Sequence[tuple[int, str | None]], int]:
     count, position = style.read_length(frame, position)
+    if not count:
+        return (), position
+    errors: list[tuple[int, str | None]] = []
     for _ in range(count):
-        _, position = style.read_string(frame, position + 4)
+        (index,) = I32.unpack_from(frame, position)
+        text, position = style.read_string(frame, position + 4)
         position = style.skip_tags(frame, position)
-    return position
+        errors.append((index, text))
+    return errors, position

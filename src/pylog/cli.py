@@ -15,7 +15,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     serve = commands.add_parser("serve", help="run a broker", description="Run a broker until SIGTERM or Ctrl-C.")
-    serve.add_argument("--data", type=Path, required=True, metavar="DIR", help="where the logs are kept")
+    serve.add_argument(
+        "--data", type=Path, action="append", default=[], metavar="DIR", help="where the logs are kept; may be repeated"
+    )
     serve.add_argument(
         "--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="port 0 picks a free one (%(default)s)"
     )
@@ -52,17 +54,18 @@ def _serve(given: argparse.Namespace) -> int:
         stop = asyncio.Event()
         if given.stop_with_parent:
             server.stop_with_parent(stop)
-        await server.serve(given.data, listen, config, _ready, stop)
+        await server.serve(listen, config, _ready, stop)
 
     try:
         listen = server.parse_address(given.listen)
-        config = BrokerConfig.load(given.config, given.set)
+        config = BrokerConfig.load(given.config, given.set, given.data)
         asyncio.run(run())
     except (ConfigError, StorageError, MalformedFrame, OSError) as error:
         print(f"pylog: {error}", file=sys.stderr)
         return 1
     if given.remove_data:  # not after a start that failed: the next one may not
-        shutil.rmtree(given.data, ignore_errors=True)
+        for directory in given.data:
+            shutil.rmtree(directory, ignore_errors=True)
     return 0
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,18 +25,33 @@ class BrokerFailed(RuntimeError):
 
 
 class Broker:
-    """`config` has Kafka's names (`{"num.partitions": 4}`). With `data` the directory is kept."""
+    """`config` has Kafka's names (`{"num.partitions": 4}`). With `data`, one directory or several, the data is kept."""
 
     def __init__(
-        self, data: str | Path | None = None, *, listen: str = "127.0.0.1:0", config: Mapping[str, Any] | None = None
+        self,
+        data: str | Path | Sequence[str | Path] | None = None,
+        *,
+        listen: str = "127.0.0.1:0",
+        config: Mapping[str, Any] | None = None,
     ) -> None:
+        if config is not None and "log.dirs" in config:
+            raise ValueError("log.dirs: name the directories with `data`")
         self._owner = os.getpid()
         self._temporary = data is None
-        self.data = Path(tempfile.mkdtemp(prefix="pylog-") if data is None else data)
+        if data is None:
+            data = tempfile.mkdtemp(prefix="pylog-")
+        self.directories = [Path(one) for one in ([data] if isinstance(data, str | Path) else data)]
+        if not self.directories:
+            raise ValueError("data: name one directory at least")
         self._listen = listen
         self._config = dict(config or {})
         self._process: subprocess.Popen[str] | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as this object)
+
+    @property
+    def data(self) -> Path:
+        """The data directory; the first, if there are several."""
+        return self.directories[0]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -52,7 +67,8 @@ class Broker:
     def start(self) -> "Broker":
         if self._process is not None:
             raise RuntimeError("the broker is running already")
-        command = [sys.executable, "-m", "pylog", "serve", "--data", str(self.data), "--listen", self._listen]
+        command = [sys.executable, "-m", "pylog", "serve", "--listen", self._listen]
+        command += [argument for directory in self.directories for argument in ("--data", str(directory))]
         command += ["--stop-with-parent"] + (["--remove-data"] if self._temporary else [])
         for name, value in self._config.items():
             command += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]

@@ -7,12 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from pylog.broker_lite.broker import Broker
-from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.records import Record, encode_batch
+from tests.support.brokers import running
 
 pytestmark = pytest.mark.faults
 
@@ -22,25 +21,7 @@ CONFIG = {"offsets.topic.num.partitions": 3}
 
 def run(directory, work, *, crash=False, config=CONFIG):
     """`work(broker)` on a broker of this directory, which is closed cleanly or, as by kill -9, not at all."""
-
-    async def main():
-        broker = Broker(directory, BrokerConfig.parse(config))
-        try:
-            return await work(broker)
-        finally:
-            await (broker._on_disk(abandon, broker) if crash else broker.close())
-
-    return asyncio.run(main())
-
-
-def abandon(broker):
-    """The process is gone: its descriptors and its lock go with it, nothing is written any more."""
-    import os
-
-    for log in broker._logs._logs.values():
-        log.abandon()
-    os.close(broker._logs._lock)
-    broker._logs._lock = None
+    return running([directory], work, crash=crash, config=config)
 
 
 async def names(broker):
@@ -172,7 +153,7 @@ def test_producer_ids_go_on_behind_a_crash(tmp_path):
 def test_what_a_topic_cannot_override_is_refused(tmp_path):
     async def create(broker):
         with pytest.raises(RequestError) as refused:
-            await broker.create_topic("orders", 1, {"retention.ms": "5"})
+            await broker.create_topic("orders", 1, {"retention.ms": "-5"})
         assert refused.value.code == ErrorCode.INVALID_CONFIG
         assert broker.topics.by_name == {}
 
@@ -181,7 +162,7 @@ def test_what_a_topic_cannot_override_is_refused(tmp_path):
 
 def test_a_disk_that_fails_while_a_topic_is_made_is_told_and_tried_again(tmp_path, monkeypatch):
     async def fail(broker):
-        def no_room(*args):
+        def no_room(*args, **options):
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as full:

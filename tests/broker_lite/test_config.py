@@ -4,22 +4,33 @@ from pathlib import Path
 
 import pytest
 
-from pylog.broker_lite.config import BROKER_ROWS, TOPIC_ROWS, BrokerConfig, ConfigError
+from pylog.broker_lite.config import BrokerConfig, ConfigError
+from pylog.broker_lite.config_rows import BROKER_ROWS, ROW, TOPIC_ROWS
+from pylog.storage.log_config import LogConfig
 
 CONF = Path(__file__).parents[2] / "conf" / "broker.toml"
 
 
 @pytest.mark.parametrize("row", BROKER_ROWS, ids=lambda row: row.name)
 def test_every_default_passes_its_own_validator(row):
-    assert row.parse(row.default) == row.default
-    assert row.check(row.default) is None
+    if row.default is not None:
+        assert row.parse(row.default) == row.default
+        assert row.check(row.default) is None
+
+
+def test_the_defaults_together_are_those_of_a_log():
+    assert BrokerConfig.parse({}).topic({}).log == LogConfig()
 
 
 def test_the_ready_configuration_shows_every_option_with_its_default_and_doc():
-    commented = re.findall(r'^# (".*)$', CONF.read_text(), re.MULTILINE)
-    shown = tomllib.loads("\n".join(commented))
-    assert shown == {row.name: row.default for row in BROKER_ROWS}
-    assert all(f"# {row.doc}\n" in CONF.read_text() for row in BROKER_ROWS)
+    text = CONF.read_text()
+    shown = tomllib.loads("\n".join(re.findall(r'^# (".*" = .*)$', text, re.MULTILINE)))
+    not_set = re.findall(r'^# "(.*)" =$', text, re.MULTILINE)
+    assert [row.name for row in BROKER_ROWS if row.default is None] == not_set
+    assert {name: ROW[name].parse(value) for name, value in shown.items()} == {
+        row.name: row.default for row in BROKER_ROWS if row.default is not None
+    }
+    assert all(f"# {row.doc}\n" in text for row in BROKER_ROWS)
     assert BrokerConfig.load(CONF, []) == BrokerConfig({})
 
 
@@ -39,6 +50,17 @@ def test_settings_win_over_the_file(tmp_path):
         pytest.param("num.partitions=many", "must be a whole number", id="not a number"),
         pytest.param("auto.create.topics.enable=maybe", "must be true or false", id="not a boolean"),
         pytest.param("num.partitions", "must be key=value", id="no value"),
+        pytest.param("log.retention.ms=0", "-1 .* or at least 1", id="a broker that keeps nothing"),
+        pytest.param("log.retention.hours=-2", "-1 .* or at least 1", id="hours below none"),
+        pytest.param("log.roll.ms=0", "must be between 1 and", id="segments of no time"),
+        pytest.param("log.roll.ms=1.5", "must be a whole number", id="half a millisecond"),
+        pytest.param("log.cleanup.policy=delete,purge", "must be delete, compact or both", id="an unknown policy"),
+        pytest.param("log.cleaner.min.cleanable.ratio=1.1", "must be between 0 and 1", id="more than all"),
+        pytest.param("log.cleaner.min.cleanable.ratio=nan", "must be a number", id="not a ratio"),
+        pytest.param("log.cleaner.dedupe.buffer.size=1048576", "must be between 1048577", id="too small a buffer"),
+        pytest.param("log.message.timestamp.type=createtime", "CreateTime or LogAppendTime", id="another case"),
+        pytest.param("log.dirs=a,,b", "must name one directory or several", id="a directory without a name"),
+        pytest.param("log.dirs=", "must name one directory or several", id="no directory"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_words_that_help(setting, words):
@@ -65,11 +87,123 @@ def test_a_missing_file_is_refused(tmp_path):
         BrokerConfig.load(tmp_path / "nowhere.toml", [])
 
 
-def test_a_topic_overrides_what_it_may():
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        pytest.param({}, "log.retention.ms", 168 * 3_600_000, id="a week to keep"),
+        pytest.param({"log.retention.hours": 2}, "log.retention.ms", 7_200_000, id="hours"),
+        pytest.param(
+            {"log.retention.hours": 2, "log.retention.minutes": 3}, "log.retention.ms", 180_000, id="minutes win"
+        ),
+        pytest.param(
+            {"log.retention.hours": 2, "log.retention.minutes": 3, "log.retention.ms": 4},
+            "log.retention.ms",
+            4,
+            id="milliseconds win",
+        ),
+        pytest.param({"log.retention.minutes": -1}, "log.retention.ms", -1, id="for ever, in minutes"),
+        pytest.param({"log.retention.ms": -1, "log.retention.hours": 1}, "log.retention.ms", -1, id="for ever"),
+        pytest.param({"log.roll.hours": 1}, "log.roll.ms", 3_600_000, id="hours to roll"),
+        pytest.param({"log.roll.hours": 1, "log.roll.ms": 9}, "log.roll.ms", 9, id="milliseconds to roll"),
+        pytest.param({"log.roll.jitter.hours": 1}, "log.roll.jitter.ms", 3_600_000, id="hours of jitter"),
+        pytest.param({"log.roll.jitter.hours": 1, "log.roll.jitter.ms": 0}, "log.roll.jitter.ms", 0, id="no jitter"),
+        pytest.param({}, "log.flush.interval.ms", (1 << 63) - 1, id="never flushed"),
+        pytest.param({"log.flush.scheduler.interval.ms": 7}, "log.flush.interval.ms", 7, id="flushed when looked at"),
+        pytest.param(
+            {"log.flush.scheduler.interval.ms": 7, "log.flush.interval.ms": 90},
+            "log.flush.interval.ms",
+            90,
+            id="flushed at its own time",
+        ),
+    ],
+)
+def test_the_finer_unit_wins(given, name, value):
+    assert BrokerConfig.parse(given)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "kept"),
+    [
+        pytest.param("segment.bytes", "4096", "segment_bytes", 4096),
+        pytest.param("segment.ms", "5", "segment_ms", 5),
+        pytest.param("segment.jitter.ms", "3", "segment_jitter_ms", 3),
+        pytest.param("index.interval.bytes", "0", "index_interval_bytes", 0),
+        pytest.param("segment.index.bytes", "48", "index_bytes_max", 48),
+        pytest.param("message.timestamp.type", "LogAppendTime", "log_append_time", True),
+        pytest.param("cleanup.policy", "compact", "compact", True),
+        pytest.param("cleanup.policy", "compact", "delete", False, id="compacted and nothing else"),
+        pytest.param("cleanup.policy", " compact , delete ", "delete", True, id="both"),
+        pytest.param("cleanup.policy", "", "delete", False, id="neither"),
+        pytest.param("retention.ms", "0", "retention_ms", 0),
+        pytest.param("retention.bytes", "9", "retention_bytes", 9),
+        pytest.param("file.delete.delay.ms", "0", "file_delete_delay_ms", 0),
+        pytest.param("delete.retention.ms", "8", "delete_retention_ms", 8),
+        pytest.param("min.cleanable.dirty.ratio", "0.01", "dirty_ratio_min", 0.01),
+        pytest.param("min.compaction.lag.ms", "2", "compaction_lag_ms_min", 2),
+        pytest.param("max.compaction.lag.ms", "7", "compaction_lag_ms_max", 7),
+        pytest.param("flush.messages", "1", "flush_messages", 1),
+        pytest.param("flush.ms", "0", "flush_ms", 0),
+    ],
+)
+def test_a_topic_overrides_what_it_may(name, value, field, kept):
+    config = BrokerConfig.parse({})
+    assert getattr(config.topic({name: value}).log, field) == kept
+    assert getattr(config.topic({name: None}).log, field) == getattr(LogConfig(), field)
+    broker = BrokerConfig.parse({TOPIC_ROWS[name]: 5 if name == "retention.ms" else value})
+    assert getattr(broker.topic({}).log, field) == (5 if name == "retention.ms" else kept)
+
+
+def test_every_override_of_a_topic_has_a_row_of_the_broker():
+    assert set(TOPIC_ROWS.values()) <= set(ROW)
+
+
+def test_the_largest_batch_of_a_topic():
     config = BrokerConfig.parse({"message.max.bytes": 500})
     assert config.topic({}).message_bytes_max == 500
     assert config.topic({"max.message.bytes": "900"}).message_bytes_max == 900
-    assert config.topic({"segment.bytes": "4096"}).log.segment_bytes == 4096
-    with pytest.raises(ConfigError, match=r"retention\.ms is not an option"):
-        config.topic({"retention.ms": "1"})
-    assert set(TOPIC_ROWS.values()) <= {row.name for row in BROKER_ROWS}
+
+
+@pytest.mark.parametrize(
+    ("broker", "topic", "words"),
+    [
+        pytest.param({}, {"retention": "1"}, r"did you mean retention\.ms", id="near miss"),
+        pytest.param({}, {"preallocate": "true"}, "preallocate is not an option", id="not here"),
+        pytest.param({}, {"segment.bytes": "9"}, r"segment\.bytes=9: must be between 61 and", id="out of range"),
+        pytest.param({}, {"retention.ms": "-2"}, r"retention\.ms=-2: must be between -1 and", id="below for ever"),
+        pytest.param(
+            {},
+            {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
+            r"min\.compaction\.lag\.ms=2: must not be more than max\.compaction\.lag\.ms=1",
+            id="compacted later than at the latest",
+        ),
+        pytest.param(
+            {"log.cleaner.max.compaction.lag.ms": 5},
+            {"min.compaction.lag.ms": "6"},
+            r"min\.compaction\.lag\.ms=6: must not be more than log\.cleaner\.max\.compaction\.lag\.ms=5",
+            id="later than the broker's latest",
+        ),
+    ],
+)
+def test_a_wrong_override_is_refused_with_the_name_of_the_option(broker, topic, words):
+    with pytest.raises(ConfigError, match=words):
+        BrokerConfig.parse(broker).topic(topic)
+
+
+def test_options_of_the_broker_that_contradict_each_other_are_refused_at_once():
+    with pytest.raises(ConfigError, match=r"log\.cleaner\.min\.compaction\.lag\.ms=2: must not be more than"):
+        BrokerConfig.parse({"log.cleaner.min.compaction.lag.ms": 2, "log.cleaner.max.compaction.lag.ms": 1})
+
+
+def test_the_data_directories_come_from_the_command_line_or_from_the_file(tmp_path):
+    file = tmp_path / "broker.toml"
+    file.write_text('"log.dirs" = "/a, /b,/a"\n')
+    assert BrokerConfig.load(file, []).directories == [Path("/a"), Path("/b")]
+    assert BrokerConfig.load(file, ["log.dirs=/c"]).directories == [Path("/c")]
+    assert BrokerConfig.load(file, ["log.dirs=/c"], [Path("/d,e"), Path("/f")]).directories == [
+        Path("/d,e"),
+        Path("/f"),
+    ]
+    file.write_text('"log.dirs" = ["/a", "/b"]\n')
+    assert BrokerConfig.load(file, []).directories == [Path("/a"), Path("/b")]
+    with pytest.raises(ConfigError, match=r"log\.dirs is not set"):
+        _ = BrokerConfig.parse({}).directories

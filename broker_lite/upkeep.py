@@ -1,0 +1,138 @@
+"""What logs need from time to time: syncing, checkpoints, deletion, compaction.
+
+Each is a round, which may be run at any time, and an interval at which it is. What changes a log runs on the loop,
+what waits for a disk on the broker's disk thread, and the cleaner, which starts a process and waits for it, in a
+thread of its own. A round that has begun is finished before `close` returns; only the cleaner, which may take
+minutes, is stopped. An error is logged, and the round is run again when it is next due.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pylog.broker_lite.config import BrokerConfig
+from pylog.broker_lite.config_rows import INT64_MAX
+from pylog.storage.errors import StorageError
+from pylog.storage.manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+LOOK_MS = 1000  # for sealed segments that are not on the disk, and for files whose time has come
+
+Round = Callable[[], Awaitable[Any]]
+OnDisk = Callable[..., "asyncio.Future[Any]"]
+
+
+class Upkeep:
+    def __init__(
+        self,
+        logs: LogManager,
+        config: BrokerConfig,
+        on_disk: OnDisk,
+        wait_ms: Callable[[int], Awaitable[bool]] | None = None,
+    ) -> None:
+        """`wait_ms` waits for so long, and says whether it is time to stop."""
+        self._logs = logs
+        self._config = config
+        self._on_disk = on_disk
+        self._wait_ms = wait_ms or self._stopped_within
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cleaner: ThreadPoolExecutor | None = None
+        self._job: Any = None
+
+    def start(self) -> None:
+        config = self._config
+        delay_ms = config["log.initial.task.delay.ms"]
+        flush_ms = config["log.flush.scheduler.interval.ms"]
+        if flush_ms == INT64_MAX:
+            flush_ms = LOOK_MS
+        self._begin(0, flush_ms, self.flush)
+        if flush_ms > LOOK_MS:
+            self._begin(0, LOOK_MS, self.flush_sealed)
+        self._begin(delay_ms, config["log.flush.offset.checkpoint.interval.ms"], self.checkpoint)
+        self._begin(delay_ms, config["log.retention.check.interval.ms"], self.delete)
+        self._begin(delay_ms, LOOK_MS, self.remove_deleted)
+        self._begin(0, config["log.cleaner.backoff.ms"], self.compact_all)
+
+    def _begin(self, delay_ms: int, interval_ms: int, work: Round) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(self._every(delay_ms, interval_ms, work)))
+
+    async def _every(self, delay_ms: int, interval_ms: int, work: Round) -> None:
+        told, wait_ms = "", delay_ms
+        while not await self._wait_ms(wait_ms):
+            wait_ms = interval_ms
+            try:
+                await work()
+                told = ""
+            except (StorageError, OSError) as error:
+                if str(error) != told:  # a disk that is gone says so every time
+                    logger.error("%s failed: %s", work.__name__, error)
+                    told = str(error)
+            except Exception:
+                logger.exception("%s failed", work.__name__)
+
+    async def _stopped_within(self, wait_ms: int) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), max(wait_ms, 1) / 1000)
+        return self._stopping.is_set()
+
+    async def close(self) -> None:
+        self._stopping.set()
+        if self._job is not None:
+            self._job.cancel()
+        await asyncio.gather(*self._tasks)
+        if self._cleaner is not None:
+            self._cleaner.shutdown()
+
+    # -- the rounds
+
+    async def flush(self) -> None:
+        """`flush.ms` has passed, or a segment was sealed."""
+        for log in await self._on_disk(self._logs.logs_to_flush):
+            with contextlib.suppress(StorageError):  # it failed, and has said so; or it was deleted meanwhile
+                await self._on_disk(log.flush)
+
+    async def flush_sealed(self) -> None:
+        for log in await self._on_disk(self._logs.logs_to_flush):
+            if log.has_sealed_unsynced:
+                with contextlib.suppress(StorageError):
+                    await self._on_disk(log.flush)
+
+    async def checkpoint(self) -> None:
+        await self._on_disk(self._logs.checkpoint)
+
+    async def delete(self) -> None:
+        """Records that have had their time. That they are gone is on the disk before their files go."""
+        moved = self._logs.expire()
+        if moved:
+            await self._on_disk(self._logs.store_starts)
+            doomed = self._logs.detach(moved)
+            await self._on_disk(self._logs.bury, doomed)
+
+    async def remove_deleted(self) -> None:
+        await self._on_disk(self._logs.remove_buried)
+
+    async def compact_all(self) -> None:
+        while not self._stopping.is_set() and await self.compact():
+            pass
+
+    async def compact(self) -> bool:
+        """The log that needs it most; False if none does."""
+        next_compaction = getattr(self._logs, "next_compaction", lambda: None)
+        job = self._job = next_compaction()
+        if job is None:
+            return False
+        try:
+            if self._cleaner is None:
+                self._cleaner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cleaner")
+            await asyncio.get_running_loop().run_in_executor(self._cleaner, job.clean)
+            if not self._stopping.is_set() and job.begin():
+                await self._on_disk(job.put_in_place)
+                job.finish()
+        finally:
+            self._job = None
+        return True

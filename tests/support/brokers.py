@@ -1,0 +1,43 @@
+"""A broker without a socket, for as long as one piece of work takes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pylog.broker_lite.broker import Broker
+from pylog.broker_lite.config import BrokerConfig
+from pylog.storage.disk import DISK
+from pylog.storage.ports import Clock, FileSystem
+
+T = TypeVar("T")
+
+
+def running(
+    directories: Sequence[Path],
+    work: Callable[[Broker], Awaitable[T]],
+    *,
+    crash: bool = False,
+    config: Mapping[str, Any] | None = None,
+    files: FileSystem = DISK,
+    clock: Clock | None = None,
+) -> T:
+    """What `work(broker)` returns. The broker is closed cleanly or, as by kill -9, not at all; its upkeep runs only
+    where the work asks for it."""
+
+    async def main() -> T:
+        broker = Broker(directories, BrokerConfig.parse(config or {}), files=files, clock=clock)
+        try:
+            return await work(broker)
+        finally:
+            await (broker._on_disk(abandon, broker) if crash else broker.close())
+
+    return asyncio.run(main())
+
+
+def abandon(broker: Broker) -> None:
+    """The process is gone: its descriptors and its locks go with it, nothing is written any more."""
+    for log in broker._logs._logs.values():
+        log.abandon()
+    for directory in broker._logs._directories:
+        directory.release()
