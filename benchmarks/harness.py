@@ -55,7 +55,7 @@ class Target:
 @dataclass(frozen=True)
 class Contender:
     name: str
-    run: Callable[[], Figures]  # does the work once and returns a figure per measure
+    run: Callable[[], Figures]  # does the work once and returns a figure per measure; it may lack some
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,9 @@ def _run(result: Result, contender: Contender, number: int) -> None:
         result.failures.setdefault(contender.name, []).append(f"round {number}: {what}")
         say(f"  {shown}: FAILED: {what}")
         return
-    values = ", ".join(f"{figures[one.name]:,.{one.decimals}f} {one.name}" for one in result.case.measures)
+    values = ", ".join(
+        f"{figures[one.name]:,.{one.decimals}f} {one.name}" for one in result.case.measures if one.name in figures
+    )
     say(f"  {shown}: {values}  [{time.monotonic() - began:.1f} s]")
     if number:
         result.figures[contender.name][number] = figures
