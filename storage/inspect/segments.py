@@ -77,9 +77,10 @@ class SegmentVerifier:
         report.log_bytes += segment.log_bytes
 
     def _place(self) -> Place:
-        """After an unclean stop the indexes are built anew from the recovery point on."""
+        """After an unclean stop the indexes are built anew from the recovery point on; also those of the segment that
+        ends there, for they may have been stored after the log was synced."""
         segment, state = self._segment, self._state
-        behind = segment.end_offset is None or (state.torn_from is not None and segment.end_offset > state.torn_from)
+        behind = segment.end_offset is None or (state.torn_from is not None and segment.end_offset >= state.torn_from)
         torn = not state.clean and behind
         return Place(
             segment.base_offset,
@@ -130,8 +131,14 @@ class SegmentVerifier:
             return None  # a stop came between the two, and the next start adds it
         epoch = epochs.epoch_for(offset)
         if epoch is None:
-            message = f"leader epoch {header.leader_epoch}, and leader-epoch-checkpoint knows of none here"
-            return message if state.clean else None  # the start of the log is not on record before that
+            if state.clean and header.leader_epoch > epochs.entries[0].epoch:
+                return f"leader epoch {header.leader_epoch}, and leader-epoch-checkpoint begins later with an older one"
+            if state.clean and not state.epochs_begin_late:
+                # Kafka forgets the epochs of deleted records a minute before it puts their deletion on record.
+                state.epochs_begin_late = True
+                message = "leader-epoch-checkpoint begins later; records whose deletion was lost come back like this"
+                self._report.add(Severity.NOTE, self._segment.log, message, first_offset=offset)
+            return None
         if epoch != header.leader_epoch:
             return f"leader epoch {header.leader_epoch}, where leader-epoch-checkpoint has {epoch}"
         if (

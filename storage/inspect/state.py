@@ -29,6 +29,7 @@ class LogState:
     clean: bool = False  # the log was closed, so nothing can be torn
     compacted: bool = False  # offsets were missing inside a segment, and nothing but compaction takes them out
     epochs: LeaderEpochs | None = None
+    epochs_begin_late: bool = False  # later than the log, which was noted
     open_transactions: dict[int, int] = field(default_factory=dict)  # producer id -> first offset
 
     def may_be_torn(self, offset: int, *, last_segment: bool) -> bool:

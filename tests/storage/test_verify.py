@@ -224,6 +224,10 @@ def swap_entries(width: int) -> Callable[[SimulatedFiles, Path], None]:
         pytest.param("00000000000000000099.snapshot", store(bytes.fromhex("000148674bc700000000")), DAMAGE,
                      "a log that ends at 99", id="snapshot of a longer log"),
         pytest.param("leader-epoch-checkpoint", store(b"0\n1\n9 0\n"), DAMAGE, "has 9", id="other epochs"),
+        pytest.param("leader-epoch-checkpoint", store(b"0\n1\n1 5\n"), DAMAGE,
+                     "begins later with an older one", id="epochs that begin late and with an older one"),
+        pytest.param("leader-epoch-checkpoint", store(b"0\n3\n2 5\n3 9\n4 19\n"), None,
+                     "begins later", id="epochs that begin late, as Kafka leaves them when it is killed"),
         pytest.param("leader-epoch-checkpoint", store(b"0\n2\n2 0\n"), DAMAGE, "line 2", id="too few epochs"),
         pytest.param("leader-epoch-checkpoint", store(b"0\n4\n2 0\n3 9\n4 19\n5 99\n"), DAMAGE,
                      "the start of the latest leader epoch is 99", id="an epoch behind the end"),
@@ -239,7 +243,7 @@ def swap_entries(width: int) -> Callable[[SimulatedFiles, Path], None]:
     ],
 )  # fmt: skip
 def test_damage_is_found_and_named(
-    name: str, act: Callable[[SimulatedFiles, Path], None], severity: Severity, says: str
+    name: str, act: Callable[[SimulatedFiles, Path], None], severity: Severity | None, says: str
 ) -> None:
     files, partition = sample_in_memory()
     path = DATA / name.removeprefix("../") if name.startswith("..") else partition / name
