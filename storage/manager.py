@@ -9,7 +9,7 @@ import contextlib
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -20,7 +20,7 @@ from pylog.storage.compaction import Dirt
 from pylog.storage.compaction_job import CompactionJob, StartCleaner, plan_for
 from pylog.storage.data_directory import DataDirectory, Key
 from pylog.storage.disk import DISK
-from pylog.storage.errors import DataDirectoryInUse, LogOffline, StorageError
+from pylog.storage.errors import DataDirectoryInUse, LogClosed, LogOffline, StorageError
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, SystemClock
@@ -196,6 +196,7 @@ class LogManager:
         """Gone with the rename; what a crash leaves of the renamed directory is removed at the next start."""
         key = (topic, partition)
         log = self._logs.pop(key, None)
+        self.uncleanable.pop(key, None)
         if log is not None:
             log.abandon()
         home = self._homes.get(key)
@@ -279,21 +280,28 @@ class LogManager:
         logs = list(self._logs.items())
         return {key: offset(log) for key, log in logs if self._homes.get(key) is directory and offset(log) > 0}
 
-    # -- deleting records: expire or delete_records, then store_starts, then detach, then bury; after a while, remove
+    # -- deleting records: expire or delete_records, then store_starts, then detach, then bury; after a while, remove.
+    # An error in one log is told, and the others go on.
 
     def expire(self) -> list[Key]:
-        """Move the starts of logs whose records have had their time. The owner's."""
+        """Move the starts of logs whose records have had their time; which logs have segments below. The owner's."""
         moved = []
         now_ms = self._clock.now_ms()
-        for key, log in self._logs.items():
-            if log.failure is not None or log.is_swapping:
-                continue
-            log.producers.expire(now_ms, log.config.producer_expiration_ms)
-            start = retention.start_after_retention(log.segments(), log.high_watermark, now_ms, log.config)
-            if start is not None and start > log.log_start_offset:
-                log.move_start(start)
-                moved.append(key)
+        for key, log in list(self._logs.items()):  # another thread may be opening one
+            if log.failure is None and not log.is_swapping:
+                with self._or_told(log.directory):
+                    if self._expire(log, now_ms):
+                        moved.append(key)
         return moved
+
+    def _expire(self, log: PartitionLog, now_ms: int) -> bool:
+        log.producers.expire(now_ms, log.config.producer_expiration_ms)
+        segments = log.segments()
+        start = retention.start_after_retention(segments, log.high_watermark, now_ms, log.config)
+        if start is not None and start > log.log_start_offset:
+            log.move_start(start)
+            return True
+        return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset  # left by a stop, or an error
 
     def detach(self, keys: Iterable[Key]) -> list[Doomed]:
         """Take the segments that lie below the starts out of their logs. The owner's, after `store_starts`."""
@@ -301,20 +309,34 @@ class LogManager:
         for key in keys:
             log = self._logs.get(key)
             if log is not None and log.failure is None:
-                base_offsets = log.detach_deleted()
-                if base_offsets:
-                    doomed.append(Doomed(log.directory, base_offsets, log.config.file_delete_delay_ms))
+                with self._or_told(log.directory):
+                    base_offsets = log.detach_deleted()
+                    if base_offsets:
+                        doomed.append(Doomed(log.directory, base_offsets, log.config.file_delete_delay_ms))
         return doomed
 
     def bury(self, doomed: Iterable[Doomed]) -> None:
         """Any thread. Files keep their bytes for a while: somebody may be about to open them."""
         for directory, base_offsets, delay_ms in doomed:
-            self._files.sync(directory)  # the log begins with a segment whose name is on the disk, or seems to be cut
-            remove_at_ms = self._clock.now_ms() + delay_ms
-            for base_offset in base_offsets:
-                for path in swap.set_deleted(directory, base_offset, self._files):
-                    self._buried.append((remove_at_ms, path))
-                self._files.remove(directory / snapshot_name(base_offset))
+            with self._or_told(directory):
+                self._bury(directory, base_offsets, self._clock.now_ms() + delay_ms)
+
+    def _bury(self, directory: Path, base_offsets: list[int], remove_at_ms: int) -> None:
+        self._files.sync(directory)  # the log begins with a segment whose name is on the disk, or seems to be cut
+        for base_offset in base_offsets:
+            for path in swap.set_deleted(directory, base_offset, self._files):
+                self._buried.append((remove_at_ms, path))
+            self._files.remove(directory / snapshot_name(base_offset))
+
+    @contextlib.contextmanager
+    def _or_told(self, directory: Path) -> Iterator[None]:
+        try:
+            yield
+        except LogClosed:
+            pass  # deleted meanwhile
+        except (OSError, StorageError) as error:
+            if self._files.is_directory(directory):
+                _log.error("%s: old segments stay: %s", directory, error)
 
     def remove_buried(self) -> None:
         """Any thread. Those whose time has come."""
@@ -346,7 +368,7 @@ class LogManager:
         now_ms = self._clock.now_ms()
         dirt = {
             key: self._dirt_of(key, log, now_ms)
-            for key, log in self._logs.items()
+            for key, log in list(self._logs.items())  # another thread may be opening one
             if log.config.compact and log.failure is None and not log.is_swapping and key not in self.uncleanable
         }
         key = compaction.dirtiest(dirt)
