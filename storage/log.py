@@ -273,12 +273,14 @@ class PartitionLog:
         Only the owner's thread stores them, so that no two write at once."""
         self._epochs_unstored = True
         try:
-            self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=False)
+            self._write_epochs()
         except OSError as error:
             _log.warning("%s: %s; %s is stored later", self.directory, error, epochs.FILE_NAME)
-        else:
-            self._epochs_unsynced = self._names_unsynced = True
-            self._epochs_unstored = False
+
+    def _write_epochs(self) -> None:
+        self._files.replace(self.directory / epochs.FILE_NAME, self.epochs.encode(), durable=False)
+        self._epochs_unsynced = self._names_unsynced = True
+        self._epochs_unstored = False
 
     # -- reading
 
@@ -424,7 +426,7 @@ class PartitionLog:
         if self._changed:
             self._active.store_indexes()
             if self._epochs_unstored:
-                self._store_epochs()
+                self._write_epochs()
             with_snapshot = len(self.producers) or self._snapshots()
             if with_snapshot:
                 self._store_snapshot()
