@@ -75,6 +75,7 @@ class CompactionJob:
         self._files = files
         self._start = start
         self._cleaner: Cleaner | None = None
+        self._stopped = False
         self._cleaned = cleaned
         self._bury = bury
         self._give_up = give_up
@@ -86,11 +87,14 @@ class CompactionJob:
         return [list(group.old_base_offsets) for group in self.result.groups]
 
     def clean(self) -> None:
-        self._cleaner = self._start(self.plan)
+        cleaner = self._cleaner = self._start(self.plan)
+        if self._stopped:  # before it began
+            cleaner.stop()
         try:
-            self.result = self._cleaner.wait()
+            self.result = cleaner.wait()
         except CleanerFailed as error:  # it was killed, or has a bug: another run may do better
-            _log.error("%s", error)
+            if not self._stopped:
+                _log.error("%s", error)
             raise
         except StorageError as error:
             _log.error("%s cannot be compacted: %s", self.log.directory, error)
@@ -98,7 +102,8 @@ class CompactionJob:
             raise
 
     def stop(self) -> None:
-        """From another thread: `clean` raises."""
+        """From another thread: `clean` raises, also if it has yet to begin."""
+        self._stopped = True
         if self._cleaner is not None:
             self._cleaner.stop()
 
