@@ -103,6 +103,7 @@ class SegmentVerifier:
             self._note_gap(batch)
         elif header.record_count <= header.last_offset_delta:
             state.compacted = True
+        state.interrupted = False
         state.next_offset = header.next_offset  # also if it went back: the next one is compared with its neighbour
         state.leader_epoch = max(state.leader_epoch, header.leader_epoch)
         if header.is_transactional or header.is_control or aborted.waits_for(header):
@@ -141,11 +142,8 @@ class SegmentVerifier:
             return None
         if epoch != header.leader_epoch:
             return f"leader epoch {header.leader_epoch}, where leader-epoch-checkpoint has {epoch}"
-        if (
-            header.leader_epoch > state.leader_epoch >= 0
-            and not state.compacted
-            and epochs.epoch_for(offset - 1) == epoch
-        ):
+        begins = header.leader_epoch > state.leader_epoch >= 0 and not state.compacted and not state.interrupted
+        if begins and epochs.epoch_for(offset - 1) == epoch:
             return f"leader epoch {epoch} begins here, and earlier in leader-epoch-checkpoint"
         return None
 
@@ -180,6 +178,7 @@ class SegmentVerifier:
                 self._report_damage(bad)
         self._bad.clear()
         # the offsets that are missing here have been reported, and are no gap besides
+        state.interrupted = True
         state.next_offset = max(state.next_offset, good_offset or segment.end_offset or 0)
 
     def _report_damage(self, bad: Batch | Hole) -> None:

@@ -28,6 +28,7 @@ class LogState:
     torn_from: int | None = None  # a recovery point: what lies behind it may be torn; None if nobody knows
     clean: bool = False  # the log was closed, so nothing can be torn
     compacted: bool = False  # offsets were missing inside a segment, and nothing but compaction takes them out
+    interrupted: bool = False  # what comes next does not follow the batch before: something between them is lost
     epochs: LeaderEpochs | None = None
     epochs_begin_late: bool = False  # later than the log, which was noted
     open_transactions: dict[int, int] = field(default_factory=dict)  # producer id -> first offset

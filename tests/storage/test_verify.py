@@ -72,7 +72,8 @@ def test_it_counts_what_it_has_seen() -> None:
     assert report.log_bytes == sum(size for name, size in files.sizes_in(DATA / "topic-0").items() if ".log" in name)
 
 
-def test_a_crash_at_any_step_leaves_no_more_than_a_torn_tail() -> None:
+@pytest.mark.parametrize("clean", [True, False], ids=["also while it is closed", "before it is closed"])
+def test_a_crash_at_any_step_leaves_no_more_than_a_torn_tail(clean: bool) -> None:
     """Of the process, when all that was written stays, and of the machine, when what was not synced may be lost."""
     files = SimulatedFiles()
 
@@ -86,7 +87,7 @@ def test_a_crash_at_any_step_leaves_no_more_than_a_torn_tail() -> None:
             assert verdict in (None, TORN), (crash, files.history[-1], *map(str, found))
 
     files.before_operation = check
-    sample(files, clean=False)
+    sample(files, clean=clean)
 
 
 # -- a bit here, a byte there
@@ -220,7 +221,8 @@ def swap_entries(width: int) -> Callable[[SimulatedFiles, Path], None]:
         pytest.param(f"{LAST}.txnindex", add(b"\0"), DAMAGE, "1 bytes where an entry takes 34", id="half an abort"),
         pytest.param(f"{SECOND}.txnindex", store(struct.pack(">hqqqq", 0, 8, 1, 25, 26)), DAMAGE,
                      "where the log has records of producer", id="abort where records are"),
-        pytest.param(f"{LAST}.snapshot", change(20, b"\xff"), DAMAGE, "CRC-32C", id="damaged snapshot"),
+        pytest.param("00000000000000000045.snapshot", change(20, b"\xff"), DAMAGE, "CRC-32C", id="the newest snapshot"),
+        pytest.param(f"{LAST}.snapshot", change(20, b"\xff"), TORN, "CRC-32C", id="an older snapshot"),
         pytest.param("00000000000000000099.snapshot", store(bytes.fromhex("000148674bc700000000")), DAMAGE,
                      "a log that ends at 99", id="snapshot of a longer log"),
         pytest.param("leader-epoch-checkpoint", store(b"0\n1\n9 0\n"), DAMAGE, "has 9", id="other epochs"),
