@@ -101,7 +101,7 @@ class PartitionLog:
         self._flushing = threading.Lock()
         self._unsynced: list[Segment] = []
         if not loaded.trusted:
-            self._unsynced = [part for part in self._segments[:-1] if part.next_offset > trust.recovery_point]
+            self._unsynced = [part for part in self._segments[:-1] if part.next_offset >= trust.recovery_point]
         self._active_unsynced = self._names_unsynced = not loaded.trusted
         self._epochs_unstored = self._epochs_unsynced = not loaded.epochs_stored
         self.recovery_point = self._active.next_offset

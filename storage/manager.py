@@ -408,18 +408,19 @@ class LogManager:
         log = self._logs[key]
         log.truncate_to(offset)
         self._homes[key].store_recovery_points({key: log.recovery_point})  # less if a batch held the offset
+        self._homes[key].store_log_starts({key: log.log_start_offset})
 
     def truncate_fully_and_start_at(self, topic: str, partition: int, offset: int) -> None:
         key = (topic, partition)
         self._lower_checkpoints(key, offset)
         self._logs[key].truncate_fully_and_start_at(offset)
-        self.store_starts()
+        self._homes[key].store_log_starts({key: offset})
 
     def _lower_checkpoints(self, key: Key, offset: int) -> None:
-        """Before the truncation: what is appended after it is not what the checkpoints speak of."""
+        """Before the truncation: what is appended after it is not what the checkpoints speak of. A start that is lower
+        comes after it: deleted records must not come back."""
         log, home = self._logs[key], self._homes[key]
         home.store_recovery_points({key: min(offset, log.recovery_point)})
-        home.store_log_starts({key: min(offset, log.log_start_offset)})
         if home.cleaned_until(key) > offset:
             home.note_cleaned(key, offset)
 

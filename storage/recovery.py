@@ -80,6 +80,7 @@ class Loader:
         self._open_files = open_files
         self._loaded = Loaded([], Producers(), LeaderEpochs(), trusted=trust.clean)
         self._snapshots: list[int] = []
+        self._first_offset = 0  # that the log may still have
         self._replayed_until: int | None = None  # where the producers' state stands; None: not loaded yet
 
     def load(self) -> Loaded:
@@ -87,6 +88,7 @@ class Loader:
         sizes = self._files.sizes_in(self._directory)
         self._snapshots = snapshot_offsets(sizes)
         base_offsets = self._base_offsets(sizes)
+        self._first_offset = base_offsets[0] if base_offsets else 0
         loaded_epochs = self._load_epochs(sizes)
         stored_epochs = self._loaded.epochs.entries
         next_offset = 0
@@ -136,6 +138,7 @@ class Loader:
     def producers_of(self, segments: list[Segment]) -> Producers:
         """The state at the end of these segments, which are open already."""
         self._loaded.segments = segments
+        self._first_offset = segments[0].base_offset
         self._snapshots = snapshot_offsets(self._files.sizes_in(self._directory))
         self._load_producers(segments[-1].next_offset)
         return self._loaded.producers
@@ -162,7 +165,8 @@ class Loader:
             self._files.remove(swap.file_of(self._directory, base_offset, suffix))
 
     def _is_trusted(self, following: int | None) -> bool:
-        return self._trust.clean or (following is not None and following <= self._trust.recovery_point)
+        """With a recovery point at the very end of a segment, its indexes may have been stored after the flush."""
+        return self._trust.clean or (following is not None and following < self._trust.recovery_point)
 
     def _follows(self, base_offset: int, next_offset: int) -> bool:
         """Whether a segment can come after one that ends there. Only compaction leaves gaps, and only where it was."""
@@ -224,6 +228,7 @@ class Loader:
             raise damaged from error
         if following is not None:
             segment.store_indexes()
+            segment.sync()  # no flush will: it was sealed long ago
 
     # -- everything behind the recovery point
 
@@ -297,10 +302,11 @@ class Loader:
     # -- what follows from the batches
 
     def _load_producers(self, end_offset: int) -> None:
-        """The state before `end_offset`: the newest snapshot that can be read, and the batches behind it."""
+        """The state before `end_offset`: the newest snapshot that can be read, and the batches behind it. One from before
+        the first batch is worse than none: what came in between is missing, and producers would be refused for it."""
         start, damaged = None, False
         for offset in sorted(self._snapshots, reverse=True):
-            if offset > end_offset or start is not None:
+            if not self._first_offset <= offset <= end_offset or start is not None:
                 continue
             path = self._directory / snapshot_name(offset)
             try:
