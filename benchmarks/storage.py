@@ -5,25 +5,27 @@ One group after the other, each in a folder of its own that goes with it: togeth
 
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from benchmarks import storage_append, storage_lookup, storage_partitions, storage_recovery
-from benchmarks.harness import Case, Options, Outcome, measure
+from benchmarks import storage_append, storage_compaction, storage_lookup, storage_partitions, storage_recovery
+from benchmarks.harness import Case, Options, Outcome, Result, measure
 
-TITLE = "Storage: one log beside plain system calls, and 10,000 of them"
+TITLE = "Storage: a log beside plain system calls, compaction beside Apache Kafka's cleaner, 10,000 partitions"
 ROUNDS = 3
 
 
 def run(options: Options) -> Outcome:
     skipped: list[str] = []
-    groups: tuple[Callable[[Path], list[Case]], ...] = (
-        lambda folder: storage_append.cases(folder, options),
-        lambda folder: storage_lookup.cases(folder, options, skipped),
-        lambda folder: storage_recovery.cases(folder, options),
-        lambda folder: storage_partitions.cases(folder, options),
+    groups: tuple[Callable[[Path], AbstractContextManager[list[Case]]], ...] = (
+        lambda folder: nullcontext(storage_append.cases(folder, options)),
+        lambda folder: nullcontext(storage_lookup.cases(folder, options, skipped)),
+        lambda folder: nullcontext(storage_recovery.cases(folder, options)),
+        lambda folder: storage_compaction.cases(folder, options, skipped),
+        lambda folder: nullcontext(storage_partitions.cases(folder, options)),
     )
-    results = []
-    for cases in groups:
-        with tempfile.TemporaryDirectory(prefix="pylog-storage-") as folder:
-            results += measure(cases(Path(folder)), options.rounds)
+    results: list[Result] = []
+    for group in groups:
+        with tempfile.TemporaryDirectory(prefix="pylog-storage-") as folder, group(Path(folder)) as cases:
+            results += measure(cases, options.rounds)
     return Outcome(results, skipped)
