@@ -65,7 +65,12 @@ class Broker:
         self._unmade: set[str] = set()  # topics whose directories could not be made, and are tried again
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
         self._logs = LogManager(
-            directories, config.topic({}).log, files=files, clock=clock, open_files_max=open_files_max
+            directories,
+            config.topic({}).log,
+            files=files,
+            clock=clock,
+            open_files_max=open_files_max,
+            dedupe_buffer_bytes=config["log.cleaner.dedupe.buffer.size"],
         )
         try:
             self.cluster_id = identity.agree(

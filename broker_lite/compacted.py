@@ -129,4 +129,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if position - start >= _VARINT_BYTES_MAX:
             raise InvalidBatch(f"the varint at byte {start} of the records does not end")
         number |= (data[position] & 0x7F) << 7 * (position - start)
+    if number >> 64:
+        raise InvalidBatch(f"the varint at byte {start} of the records has more than 64 bits")
     return number, position + 1

@@ -109,7 +109,10 @@ class BrokerConfig:
     def directories(self) -> list[Path]:
         if self["log.dirs"] is None:
             raise ConfigError("log.dirs is not set: say where the logs are to be kept, with --data DIR or log.dirs")
-        return [Path(directory) for directory in self["log.dirs"]]
+        directories = [Path(directory) for directory in self["log.dirs"]]
+        if len({directory.resolve() for directory in directories}) < len(directories):
+            raise ConfigError(f"log.dirs={','.join(self['log.dirs'])}: the same directory has two names here")
+        return directories
 
     def topic(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """ConfigError names the override that is wrong."""

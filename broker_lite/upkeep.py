@@ -15,6 +15,7 @@ from typing import Any
 
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.config_rows import INT64_MAX
+from pylog.storage.compaction_job import CompactionJob
 from pylog.storage.errors import StorageError
 from pylog.storage.manager import LogManager
 
@@ -42,7 +43,7 @@ class Upkeep:
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._cleaner: ThreadPoolExecutor | None = None
-        self._job: Any = None
+        self._job: CompactionJob | None = None
 
     def start(self) -> None:
         config = self._config
@@ -83,7 +84,7 @@ class Upkeep:
     async def close(self) -> None:
         self._stopping.set()
         if self._job is not None:
-            self._job.cancel()
+            self._job.stop()
         await asyncio.gather(*self._tasks)
         if self._cleaner is not None:
             self._cleaner.shutdown()
@@ -121,18 +122,23 @@ class Upkeep:
             pass
 
     async def compact(self) -> bool:
-        """The log that needs it most; False if none does."""
-        next_compaction = getattr(self._logs, "next_compaction", lambda: None)
-        job = self._job = next_compaction()
+        """The log that needs it most; False if none does, or if it failed."""
+        job = self._job = self._logs.next_compaction()
         if job is None:
             return False
         try:
             if self._cleaner is None:
                 self._cleaner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cleaner")
-            await asyncio.get_running_loop().run_in_executor(self._cleaner, job.clean)
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._cleaner, job.clean)
+            except StorageError:  # which it has told
+                return False
             if not self._stopping.is_set() and job.begin():
                 await self._on_disk(job.put_in_place)
                 job.finish()
+        except (StorageError, OSError):
+            if any(log is job.log for _, log in self._logs.items()):
+                raise  # it was not just deleted
         finally:
             self._job = None
         return True

@@ -1,0 +1,104 @@
+"""The quick look at the records of a batch for a compacted topic, against the plain decoder."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pylog.broker_lite import compacted
+from pylog.broker_lite.errors import RecordsRefused
+from pylog.storage.batch import HEADER_BYTES, pack_header, read_header
+from pylog.storage.errors import BatchTooLarge, CorruptBatch, InvalidBatch, StorageError
+from pylog.storage.records import Record, decode_batch, encode_batch, write_varint
+
+BYTES_MAX = 1 << 20
+
+some_bytes = st.none() | st.binary(max_size=5) | st.integers(60, 70).map(bytes) | st.integers(8185, 8200).map(bytes)
+headers = st.lists(st.tuples(st.text(max_size=3), some_bytes), max_size=3).map(tuple)
+records = st.lists(
+    st.builds(Record, st.just(0), st.integers(0, 1 << 44), some_bytes, some_bytes, headers), min_size=1, max_size=5
+).map(lambda some: [record._replace(offset=index) for index, record in enumerate(some)])
+
+
+def verdict(batch):
+    """What is wrong with the batch, or the indexes of its records without a key."""
+    try:
+        compacted.check(memoryview(batch), BYTES_MAX)
+    except RecordsRefused as refused:
+        return [index for index, _ in refused.records]
+    except InvalidBatch:
+        return "invalid"
+    return []
+
+
+def plain_verdict(batch):
+    try:
+        decoded = decode_batch(batch)
+    except StorageError:
+        return "invalid"
+    if [record.offset for record in decoded] != list(range(len(decoded))):
+        return "invalid"
+    return [record.offset for record in decoded if record.key is None]
+
+
+@given(records, st.integers(0, 4))
+def test_whole_batches_are_seen_as_the_plain_decoder_sees_them(some, codec):
+    batch = encode_batch(some, codec=codec)
+    assert verdict(batch) == plain_verdict(batch)
+
+
+@given(records, st.data())
+def test_so_are_batches_that_lie(some, data):
+    batch = encode_batch(some)
+    position = data.draw(st.integers(HEADER_BYTES, len(batch) - 1))
+    batch[position] = data.draw(st.integers(0, 255))
+    pack_header(batch, 0, read_header(batch))
+    assert verdict(batch) == plain_verdict(batch)
+
+
+@given(records, st.integers(-2, 2))
+def test_so_are_batches_with_another_count(some, more):
+    batch = encode_batch(some)
+    header = read_header(batch)
+    count = max(1, header.record_count + more)
+    pack_header(batch, 0, header._replace(record_count=count, last_offset_delta=count - 1))
+    assert verdict(batch) == plain_verdict(batch)
+
+
+@pytest.mark.parametrize("count", [64, 200, 20_000])
+def test_many_records(count):
+    some = [Record(n, 1_700_000_000_000 + n * 1000, b"k" if n % 7 else None, b"v") for n in range(count)]
+    refused = verdict(encode_batch(some))
+    assert refused == list(range(0, count, 7))[: compacted.RECORDS_NAMED_MAX]
+
+
+def test_a_varint_without_an_end_is_refused():
+    for length in (9, 10, 11, 100):
+        batch = encode_batch([Record(0, 0, b"k", b"v" * 200)])
+        batch[HEADER_BYTES + 3 : HEADER_BYTES + 3 + length] = b"\xff" * length  # the timestamp's delta
+        pack_header(batch, 0, read_header(batch))
+        assert verdict(batch) == plain_verdict(batch) == "invalid"
+
+
+def test_bytes_that_were_damaged_on_the_way_are_told_from_those_that_were_sent_wrong():
+    batch = encode_batch([Record(0, 0, b"k", b"v")])
+    batch[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        compacted.check(memoryview(batch), BYTES_MAX)
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_a_batch_that_unfolds_to_too_much_is_refused(codec):
+    batch = memoryview(encode_batch([Record(0, 0, b"k", bytes(50_000))], codec=codec))
+    compacted.check(batch, 60_000)
+    with pytest.raises(BatchTooLarge):
+        compacted.check(batch, 50_000)
+
+
+def test_a_count_that_is_a_lie_ends_with_the_bytes():
+    body = bytearray()
+    write_varint(body, 0)
+    batch = bytearray(HEADER_BYTES) + body
+    header = read_header(encode_batch([Record(0, 0, b"k", b"v")]))
+    length = len(batch) - 12
+    pack_header(batch, 0, header._replace(length=length, record_count=2**31 - 1, last_offset_delta=2**31 - 2))
+    assert verdict(batch) == "invalid"
