@@ -302,7 +302,7 @@ class Loader:
     # -- what follows from the batches
 
     def _load_producers(self, end_offset: int) -> None:
-        """The state before `end_offset`: the newest snapshot that can be read, and the batches behind it. One from before
+        """The state before `end_offset`: the newest snapshot that can be read, and the batches behind it. One of before
         the first batch is worse than none: what came in between is missing, and producers would be refused for it."""
         start, damaged = None, False
         for offset in sorted(self._snapshots, reverse=True):
