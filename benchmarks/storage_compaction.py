@@ -51,7 +51,12 @@ DRAWS_PER_KEY = 1.594  # so many random draws from so many keys leave one record
 CHUNK_BYTES = 16 * MB  # of values, made at a time
 
 CLEANER_THREAD = "kafka-log-cleaner-thread-0"[:15]  # as Linux keeps it
-CLEANED_LINES = re.compile(r"cleaned log (\S+)-0 .*\n\s*[\d,.]+ MB of log processed in ([\d,.]+) seconds")
+CLEANED_LINES = re.compile(
+    r"(?P<topic>\S+)-0 .*\n"
+    r".* processed in (?P<seconds>[\d,.]+) seconds.*\n"
+    r"(?:.*\n){0,6}?"
+    r".*End size: .*\((?P<records>[\d,]+) messages\)"
+)
 CLEAN_SECONDS_MAX = 120
 POLL_SECONDS = 0.02
 KAFKA_SETTINGS = {"log.cleaner.backoff.ms": "100", "log.retention.ms": "-1"}
@@ -67,6 +72,7 @@ class Data(NamedTuple):
 
     plan: CleaningPlan
     size_bytes: int
+    key_count: int  # as many records are to be left
 
 
 @contextlib.contextmanager
@@ -105,7 +111,7 @@ def make_log(directory: Path, size_bytes: int, value_bytes: int, codec: int) -> 
     say(f"  making a log to compact: {directory.name}")
     random = np.random.default_rng(0)
     records = max(10, size_bytes // value_bytes)
-    keys = max(1, round(records / DRAWS_PER_KEY))
+    drawn = np.zeros(max(1, round(records / DRAWS_PER_KEY)), bool)  # by key
     log = PartitionLog(directory, LogConfig(segment_bytes=SEGMENT_BYTES))
     encoder = RowEncoder(codec, batch_size_bytes=BATCH_BYTES)
     left = records
@@ -114,12 +120,9 @@ def make_log(directory: Path, size_bytes: int, value_bytes: int, codec: int) -> 
         left -= rows
         values = random.integers(0, 256, (rows, value_bytes), np.uint8)
         values[:, value_bytes // 2 :] = ord("-")
-        table = pa.table(
-            {
-                "key": pa.array([b"%016d" % key for key in random.integers(0, keys, rows).tolist()]),
-                "value": _binary(values),
-            }
-        )
+        keys = random.integers(0, len(drawn), rows)
+        drawn[keys] = True
+        table = pa.table({"key": [b"%016d" % key for key in keys.tolist()], "value": _binary(values)})
         for batch in encoder.encode(table, np.zeros(rows, np.int32)):
             log.append(batch.records, 0)
     log.roll()
@@ -127,7 +130,7 @@ def make_log(directory: Path, size_bytes: int, value_bytes: int, codec: int) -> 
     dirt = Dirt(0, end_offset, 0, log_bytes, due=True)
     plan = plan_for(log, dirt, int(time.time() * 1000), DEDUPE_BUFFER_BYTES)
     log.close()
-    return Data(plan, log_bytes)
+    return Data(plan, log_bytes, int(drawn.sum()))
 
 
 def _binary(values: np.ndarray) -> pa.Array:
@@ -142,8 +145,8 @@ def _clean(data: Data) -> Figures:
         began, cpu_began = time.perf_counter(), time.process_time()
         result = clean(data.plan)
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
-        if result.cleaned_until != data.plan.end_offset:
-            raise RuntimeError(f"only cleaned up to {result.cleaned_until} of {data.plan.end_offset}")
+        if result.records_after != data.key_count:
+            raise RuntimeError(f"{result.records_after} records are left of {data.key_count} keys")
         cpu_began = _cpu_of_children()
         run_cleaner(data.plan)
         whole_run = _cpu_of_children() - cpu_began
@@ -196,7 +199,9 @@ class KafkaCleaner:
         self._let_loose(topic)
         self._wait_until_cleaned(topic, data.plan.end_offset)
         cpu_seconds = cpu_seconds_of(thread) - cpu_began
-        seconds = self._seconds_in_log(topic)
+        seconds, records_left = runs_in(self._kafka.log.read_text(errors="replace"))[topic]
+        if records_left != data.key_count:
+            raise RuntimeError(f"Kafka left {records_left} records of {data.key_count} keys")
         return _figures(data, seconds, cpu_seconds) | {WHOLE_RUN.name: cpu_seconds}
 
     def _let_loose(self, topic: str) -> None:
@@ -212,17 +217,15 @@ class KafkaCleaner:
                 raise ApacheKafkaFailed(f"{topic} is not clean after {CLEAN_SECONDS_MAX} s")
             time.sleep(POLL_SECONDS)
 
-    def _seconds_in_log(self, topic: str) -> float:
-        """What Kafka says of the run, which it says before it stores how far it came."""
-        seconds = cleaner_seconds(self._kafka.log.read_text(errors="replace")).get(topic)
-        if not seconds:
-            raise ApacheKafkaFailed(f"its log does not say how long the cleaner took for {topic}")
-        return seconds
 
-
-def cleaner_seconds(server_log: str) -> dict[str, float]:
-    """By topic, of partition 0."""
-    return {topic: float(seconds.replace(",", "")) for topic, seconds in CLEANED_LINES.findall(server_log)}
+def runs_in(server_log: str) -> dict[str, tuple[float, int]]:
+    """(seconds, records that were left) of Kafka's cleaner, by topic; it says so before it stores how far it came."""
+    runs = map(CLEANED_LINES.match, server_log.split(" cleaned log ")[1:])
+    return {
+        run["topic"]: (float(run["seconds"].replace(",", "")), int(run["records"].replace(",", "")))
+        for run in runs
+        if run is not None
+    }
 
 
 def topic_of(name: str, run: int) -> str:
