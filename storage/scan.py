@@ -50,10 +50,8 @@ def ends_are_sound(segment: Segment, index_interval_bytes: int) -> bool:
     newest = segment.times.last
     if not seen_entry or max_timestamp_ms > (NO_TIMESTAMP if newest is None else newest[0]):
         return False
-    if newest is not None and segment.base_offset + newest[1] >= next_offset:
-        return False
     segment.adopt(next_offset)
-    return True
+    return newest is None or segment.has_maximum(segment.base_offset + newest[1], newest[0])
 
 
 def _ascends(index: Index) -> bool:

@@ -29,6 +29,7 @@ _PREFIX = struct.Struct(">qi")
 _FRONT = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 _READ_AHEAD_BYTES = 8192  # two intervals of the index: nearly always one read finds the batch
 _RECENT_MAX = 128
+_LOOKED_AT_MAX = 64  # batches, to find an entry of the time index out
 
 
 # A batch that has its place in the log: position (from the start of its append), last offset, maximum timestamp.
@@ -43,6 +44,7 @@ class Segment:
         "_files",
         "_index_interval_bytes",
         "_indexed_position",
+        "_max_timestamp_known",
         "_max_timestamp_offset",
         "_open_files",
         "_recent_last_offsets",
@@ -81,6 +83,7 @@ class Segment:
         self.times = Index(directory / (name + TIME_SUFFIX), TIME_ENTRY, sizes.get(name + TIME_SUFFIX, 0), files)
         self.max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
+        self._max_timestamp_known = not self.size_bytes  # or what the time index says is still to be looked at
         self._index_interval_bytes = index_interval_bytes
         self._indexed_position = 0
         self.first_timestamp_ms: int | None = None  # of the first batch; None: not looked at yet
@@ -118,8 +121,14 @@ class Segment:
     @property
     def latest_timestamp_ms(self) -> int:
         """The maximum timestamp, also of a sealed segment of which nothing was read yet."""
-        if self.max_timestamp_ms == NO_TIMESTAMP and self.times.last is not None:
-            self.max_timestamp_ms = self.times.last[0]
+        if not self._max_timestamp_known:
+            self.max_timestamp_ms = NO_TIMESTAMP if self.times.last is None else self.times.last[0]
+            try:
+                if not self._ends_with_maximum():
+                    self._distrust(self.times)
+            except StorageError as error:  # the log itself is damaged: whoever needs its records will see
+                _log.error("%s; its latest time is taken from its index", error)
+            self._max_timestamp_known = True
         return self.max_timestamp_ms
 
     def first_batch_timestamp_ms(self) -> int:
@@ -255,6 +264,7 @@ class Segment:
         self.times.replace(b"")
         self.next_offset = self._max_timestamp_offset = self.base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
+        self._max_timestamp_known = True
         self.first_timestamp_ms = None
         self._indexed_position = 0
         self._recent_last_offsets = array("q")
@@ -283,6 +293,7 @@ class Segment:
         if self.times.last is not None:
             self.max_timestamp_ms = self.times.last[0]
             self._max_timestamp_offset = self.base_offset + self.times.last[1]
+        self._max_timestamp_known = True
 
     # -- reading
 
@@ -292,11 +303,7 @@ class Segment:
         if recent and offset > recent[0]:
             number = bisect_left(recent, offset)
             return self._recent_positions[number] if number < len(recent) else self.size_bytes
-        entry = self.offsets.floor(offset - self.base_offset)
-        relative, position = self.offsets[entry] if entry >= 0 else (0, 0)
-        if entry >= 0 and not self._holds(relative, position):
-            self._distrust(self.offsets)
-            return self.position_of(offset)
+        position = self._indexed_before(offset - self.base_offset)
         chunk, chunk_start, end = b"", position, self.size_bytes
         while position < end:
             at = position - chunk_start
@@ -308,13 +315,24 @@ class Segment:
             position += self._checked_size(position, length)
         return position
 
+    def _indexed_before(self, value: int, column: int = 0) -> int:
+        """The position in the last entry of the offset index whose column is not above the value; 0 without one."""
+        entry = self.offsets.floor(value, column)
+        if entry >= 0 and not self._holds(*self.offsets[entry]):
+            self._distrust(self.offsets)
+            entry = self.offsets.floor(value, column)
+        return self.offsets[entry][1] if entry >= 0 else 0
+
     def _holds(self, relative_offset: int, position: int) -> bool:
         """Whether an entry of the offset index can be right: an append that ended at this offset began there."""
         if not 0 <= position <= self.size_bytes - HEADER_BYTES:
             return False
         base_offset: int
-        base_offset, _, magic, _ = _FRONT.unpack(self.file.read_at(position, _FRONT.size))
-        return bool(magic == MAGIC) and self.base_offset <= base_offset <= self.base_offset + relative_offset
+        base_offset, length, magic, last_offset_delta = _FRONT.unpack(self.file.read_at(position, _FRONT.size))
+        if magic != MAGIC or not HEADER_BYTES <= PREFIX_BYTES + length <= self.size_bytes - position:
+            return False
+        last_offset = base_offset + last_offset_delta
+        return self.base_offset <= base_offset <= last_offset <= self.base_offset + relative_offset
 
     def _distrust(self, index: Index) -> None:
         """After this the indexes are what the log says."""
@@ -342,8 +360,7 @@ class Segment:
                 return recent[number]
             position = start
         else:
-            entry = self.offsets.floor(limit, column=1)
-            position = max(start, self.offsets[entry][1]) if entry >= 0 else start
+            position = max(start, self._indexed_before(limit, column=1))
         chunk, chunk_start = b"", position
         while True:
             at = position - chunk_start
@@ -384,13 +401,10 @@ class Segment:
         if timestamp_ms > self.latest_timestamp_ms:
             return None
         entry = self.times.floor(timestamp_ms)
-        from_offset = self.base_offset
-        if entry >= 0:
-            indexed_ms, relative = self.times[entry]
-            from_offset += relative
-            if not self._has_maximum(from_offset, indexed_ms):
-                self._distrust(self.times)
-                return self.first_at_time(timestamp_ms, offset_min)
+        if entry >= 0 and not self._is_first_maximum(entry):
+            self._distrust(self.times)
+            entry = self.times.floor(timestamp_ms)
+        from_offset = self.base_offset + (self.times[entry][1] if entry >= 0 else 0)
         for position, header in self.headers(self.position_of(max(from_offset, offset_min))):
             if header.max_timestamp >= timestamp_ms:
                 for record in self._records(position, header.size_bytes):
@@ -412,8 +426,34 @@ class Segment:
                         latest_ms = max(latest_ms, record.timestamp_ms)
         return latest_ms
 
-    def _has_maximum(self, offset: int, timestamp_ms: int) -> bool:
-        """Whether an entry of the time index can be right: the batch with this offset has this maximum."""
+    def _is_first_maximum(self, entry: int) -> bool:
+        """Whether an entry of the time index can be right: the batch with its offset has its maximum, and no batch
+        since the entry before it has as much. Where that one is far away, only the nearest batches are looked at."""
+        timestamp_ms, relative = self.times[entry]
+        before_ms, before = self.times[entry - 1] if entry else (NO_TIMESTAMP - 1, -1)
+        if not (before_ms < timestamp_ms and before < relative < self.next_offset - self.base_offset):
+            return False
+        offset, looked_at = self.base_offset + relative, 0
+        for _, header in self.headers(self.position_of(self.base_offset + max(before, 0))):
+            if header.last_offset >= offset or looked_at == _LOOKED_AT_MAX:
+                break
+            if header.max_timestamp >= timestamp_ms:
+                return False
+            looked_at += 1
+        return self.has_maximum(offset, timestamp_ms)
+
+    def _ends_with_maximum(self) -> bool:
+        """Whether the time index ends as the log does: with a maximum that its batch has, and none behind the last
+        entry of the offset index exceeds."""
+        last = self.times.last
+        if last is not None and not self.has_maximum(self.base_offset + last[1], last[0]):
+            return False
+        latest_ms = NO_TIMESTAMP if last is None else last[0]
+        start = self._indexed_before(self.size_bytes, column=1)
+        return all(header.max_timestamp <= latest_ms for _, header in self.headers(start))
+
+    def has_maximum(self, offset: int, timestamp_ms: int) -> bool:
+        """Whether the batch with this offset has this maximum."""
         if not self.base_offset <= offset < self.next_offset:
             return False
         for _, header in self.headers(self.position_of(offset)):
