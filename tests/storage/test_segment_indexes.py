@@ -1,0 +1,200 @@
+"""Indexes that are damaged cost a scan and never an answer: found when the log is opened, or when they are used."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pylog.storage.errors import CorruptBatch
+from pylog.storage.log import LogConfig, PartitionLog
+from pylog.storage.recovery import CLEAN, UNCLEAN, Trust
+from tests.support.logs import START_MS, batch_of, committed, log_in, records_in, reopened
+from tests.support.simulated_files import SimulatedFiles
+
+pytestmark = pytest.mark.faults
+
+SIZES = [5, 40, 0, 90, 17]  # of values: batches of many sizes
+TIMES = [0, 9, 4, 4, 30, 12, 31, 31, 50, 2]  # up and down, some of them twice
+
+
+def _filled(
+    appends: int = 40, name: str = "log", times: list[int] | None = None
+) -> tuple[SimulatedFiles, PartitionLog]:
+    """Several segments with a good many entries each; closed."""
+    files = SimulatedFiles()
+    log = log_in(files.root / name, LogConfig(segment_bytes=800, index_interval_bytes=150), files=files)
+    times = times or TIMES
+    for number in range(appends):
+        timestamp_ms = START_MS + 20 * (number // len(times)) + times[number % len(times)]
+        committed(log, batch_of(number % 3 + 1, timestamp_ms=timestamp_ms, value=bytes(SIZES[number % len(SIZES)])), 1)
+    log.close()
+    return files, log
+
+
+def _answers(log: PartitionLog) -> list[object]:
+    """Every look-up that there is."""
+    known = {record.timestamp_ms for record in records_in(log)}
+    times = [log.offset_at_time(timestamp_ms) for timestamp_ms in sorted(known | {known_ms + 1 for known_ms in known})]
+    places: list[tuple[str, int, int] | None] = []
+    for offset in range(log.log_end_offset):
+        for bytes_max in (1, 800):
+            part = log.read(offset, bytes_max)
+            places.append(part and (part.file.path.name, part.position, part.length))
+    return [times, places, log.offset_of_max_timestamp(), [view[:2] for view in log.segments()]]
+
+
+def _index_files(files: SimulatedFiles, log: PartitionLog) -> list[Path]:
+    return [log.directory / name for name in sorted(files.sizes_in(log.directory)) if name.endswith("index")]
+
+
+# -- found at the start
+
+
+def _remove(files: SimulatedFiles, path: Path) -> None:
+    files.remove(path)
+
+
+def _with(change: Callable[[bytes], bytes]) -> Callable[[SimulatedFiles, Path], None]:
+    def damage(files: SimulatedFiles, path: Path) -> None:
+        files.replace(path, change(files.read(path) or b""), durable=True)
+
+    return damage
+
+
+DAMAGE: dict[str, Callable[[SimulatedFiles, Path], None]] = {
+    "gone": _remove,
+    "empty": _with(lambda data: b""),
+    "half": _with(lambda data: data[: len(data) // 2]),
+    "less an entry": lambda files, path: _with(lambda data: data[: -(12 if "time" in path.name else 8)])(files, path),
+    "zeros": _with(lambda data: bytes(len(data))),
+    "zeros behind, as Kafka leaves an active one": _with(lambda data: data + bytes(2400)),
+    "ones": _with(lambda data: b"\xff" * len(data)),
+    "random": _with(lambda data: b"\x3a\x91\x07\x55" * (len(data) // 4)),
+    "a byte too many": _with(lambda data: data + b"\x01"),
+    "backwards": _with(lambda data: data[::-1]),
+}
+
+
+# Without a scan nobody can tell that a time index had one more maximum; nothing but a scan finds that.
+FOUND = [(damage, ".index") for damage in DAMAGE]
+FOUND += [(damage, ".timeindex") for damage in DAMAGE if damage != "less an entry"]
+SCANNED = [*FOUND, ("less an entry", ".timeindex")]
+ROWS = [(*row, 0) for row in SCANNED] + [(*row, 1 << 40) for row in FOUND]
+
+
+@pytest.mark.parametrize("which", ["sealed", "last"])
+@pytest.mark.parametrize(("damage", "suffix", "recovery_point"), ROWS)
+def test_a_damaged_index_is_built_again_after_an_unclean_stop(
+    damage: str, which: str, suffix: str, recovery_point: int
+) -> None:
+    files, log = _filled()
+    expected = _answers(PartitionLog(log.directory, log.config, CLEAN, files=files.after_process_crash()))
+    paths = [path for path in _index_files(files, log) if path.suffix == suffix]
+    before = files.read(paths[0])
+    DAMAGE[damage](files, paths[0] if which == "sealed" else paths[-1])
+    point = min(recovery_point, log.log_end_offset)
+    log = PartitionLog(log.directory, log.config, Trust(clean=False, recovery_point=point), files=files)
+    assert _answers(log) == expected
+    log = reopened(log, clean=True)
+    assert files.read(paths[0]) == before
+    assert _answers(log) == expected
+
+
+@pytest.mark.parametrize("which", ["sealed", "last"])
+@pytest.mark.parametrize(("damage", "suffix"), FOUND)
+def test_a_damaged_index_gives_no_wrong_answer_after_a_clean_stop(damage: str, which: str, suffix: str) -> None:
+    files, log = _filled()
+    expected = _answers(PartitionLog(log.directory, log.config, CLEAN, files=files.after_process_crash()))
+    paths = [path for path in _index_files(files, log) if path.suffix == suffix]
+    DAMAGE[damage](files, paths[0] if which == "sealed" else paths[-1])
+    assert _answers(PartitionLog(log.directory, log.config, CLEAN, files=files)) == expected
+
+
+# -- found in use
+
+
+@pytest.mark.parametrize("times", [TIMES, [0] * 10, list(range(10))], ids=["up and down", "all equal", "growing"])
+def test_a_bit_flipped_anywhere_in_an_index_gives_no_wrong_answer(
+    times: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every bit of every index, one after the other; nothing is known but the files, as after a clean stop."""
+    caplog.set_level(logging.CRITICAL)
+    files, log = _filled(10, times=times)
+    expected = _answers(PartitionLog(log.directory, log.config, CLEAN, files=files.after_process_crash()))
+    flips = 0
+    for path in _index_files(files, log):
+        for bit in range(8 * (files.size_of(path) or 0)):
+            flipped = files.after_process_crash()
+            flipped.flip_bit(path, bit)
+            damaged = PartitionLog(log.directory, log.config, CLEAN, files=flipped)
+            assert _answers(damaged) == expected, f"bit {bit % 8} of byte {bit // 8} of {path.name}"
+            flips += 1
+    assert flips > 300
+
+
+def test_an_index_that_was_found_out_is_built_anew_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    files, log = _filled()
+    path = log.directory / f"{0:020d}.index"
+    before = files.read(path)
+    files.flip_bit(path, 8 * 6 + 1)  # a position
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    _answers(log)
+    assert f"{path} does not agree with its log" in caplog.text
+    assert files.read(path) == before
+    caplog.clear()
+    _answers(log)
+    assert caplog.text == ""
+
+
+def test_the_active_segment_heals_too_and_takes_appends() -> None:
+    files, log = _filled()
+    path = max(path for path in _index_files(files, log) if path.suffix == ".index")
+    files.flip_bit(path, 8 * 6 + 1)
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    for number in range(20):
+        committed(log, batch_of(2, timestamp_ms=START_MS + 100 + number), 1)
+    live = _answers(log)
+    for clean in (True, False):
+        log = reopened(log, clean=clean)
+        assert _answers(log) == live
+
+
+def test_a_log_that_is_damaged_itself_is_not_repaired_by_its_index() -> None:
+    """The index is wrong and cannot be built anew: the error names the log, and its other batches stay readable."""
+    files, log = _filled()
+    name = log.directory / f"{0:020d}.log"
+    files.flip_bit(log.directory / f"{0:020d}.index", 8 * 6 + 1)
+    first = len(batch_of(1, value=bytes(SIZES[0])))
+    files.flip_bit(name, 8 * (first + 8))  # the length of the second batch
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    size_bytes, end = log.size_bytes, log.log_end_offset
+    with pytest.raises(CorruptBatch, match=str(name)):
+        records_in(log, bytes_max=1)
+    assert (log.size_bytes, log.log_end_offset) == (size_bytes, end)
+    assert log.read(0, 1) is not None
+    assert log.read(log.segments()[-1].base_offset, 1) is not None
+
+
+# -- what a trusted index is
+
+
+def test_after_an_unclean_stop_records_and_indexes_are_those_of_a_log_that_was_never_stopped() -> None:
+    files, log = _filled()
+    killed = PartitionLog(log.directory, log.config, UNCLEAN, files=files.after_process_crash())
+    closed = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    assert records_in(killed) == records_in(closed)
+    assert _answers(killed) == _answers(closed)
+
+
+def test_a_batch_whose_format_byte_is_damaged_does_not_send_the_index_round_in_circles() -> None:
+    """The index is right and does not seem so, however often it is built anew. The batch's reader finds it out."""
+    files, log = _filled()
+    index = files.read(log.directory / f"{0:020d}.index") or b""
+    position = int.from_bytes(index[4:8], "big")
+    files.flip_bit(log.directory / f"{0:020d}.log", 8 * (position + 16))
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    offset = int.from_bytes(index[:4], "big")
+    part = log.read(offset, 1)
+    assert part is not None
+    assert part.position == position
