@@ -328,6 +328,7 @@ class Segment:
         if not 0 <= position <= self.size_bytes - HEADER_BYTES:
             return False
         base_offset: int
+        last_offset_delta: int
         base_offset, length, magic, last_offset_delta = _FRONT.unpack(self.file.read_at(position, _FRONT.size))
         if magic != MAGIC or not HEADER_BYTES <= PREFIX_BYTES + length <= self.size_bytes - position:
             return False
