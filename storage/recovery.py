@@ -17,10 +17,10 @@ from pathlib import Path
 
 from pylog.storage import swap
 from pylog.storage.batch import NO_PRODUCER_ID, BatchHeader
-from pylog.storage.epochs import FILE_NAME, LeaderEpochs
+from pylog.storage.epochs import FILE_NAME, UNDEFINED_EPOCH, LeaderEpochs
 from pylog.storage.errors import DamagedSegment, StorageError
 from pylog.storage.index import INT32_MAX
-from pylog.storage.log_config import LogConfig
+from pylog.storage.log_config import INT64_MAX, LogConfig
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import FileSystem
 from pylog.storage.producers import CompletedTransaction, Producers, snapshot_name, snapshot_offsets
@@ -110,7 +110,6 @@ class Loader:
             else:
                 if self._replayed_until is None:
                     self._load_producers(base_offset)
-                    loaded.epochs.truncate_from_end(base_offset)
                 whole = self._recover(segment, max(next_offset, base_offset))
             segment.release()
             next_offset = segment.next_offset
@@ -263,13 +262,26 @@ class Loader:
     def _replayed(
         self, segment: Segment, batches: Iterator[tuple[int, BatchHeader]]
     ) -> Iterator[tuple[int, BatchHeader]]:
-        epochs = self._loaded.epochs
+        known_epoch, known_until = UNDEFINED_EPOCH, 0
         for position, header in batches:
-            epochs.assign(header.leader_epoch, header.base_offset)
+            if header.leader_epoch != known_epoch or header.base_offset >= known_until:
+                known_epoch = header.leader_epoch
+                known_until = self._learn_epoch(known_epoch, header.base_offset)
             ended = self._replay(segment, position, header)
             if ended is not None and ended.aborted:
                 segment.note_aborted(ended.index_entry())
             yield position, header
+
+    def _learn_epoch(self, epoch: int, offset: int) -> int:
+        """A batch at this offset is of this epoch; the offset at which, by what is known now, another one begins.
+
+        Where the file says the same, it may say more: compaction takes the first batch of an epoch away, and then the
+        file alone knows where that one began."""
+        epochs = self._loaded.epochs
+        if epoch >= 0 and epochs.epoch_for(offset) != epoch:
+            epochs.truncate_from_end(offset)  # from here on the file is of something that was lost
+            epochs.assign(epoch, offset)
+        return min((entry.start_offset for entry in epochs.entries if entry.start_offset > offset), default=INT64_MAX)
 
     def _cut(self, segment: Segment, size_bytes: int, reason: str) -> None:
         """Keep the tail, then cut it. Twice, if the machine stops in between: the second time overwrites the first."""

@@ -86,6 +86,32 @@ def test_epochs_that_a_crash_left_behind_the_end_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        pytest.param(b"0\n4\n1 0\n3 4\n4 10\n7 14\n", ENTRIES, id="the file knows where epoch 3 began"),
+        pytest.param(b"0\n3\n1 0\n3 4\n4 10\n", ENTRIES, id="the last epoch is not in the file yet"),
+        pytest.param(b"", [(1, 0), (3, 8), *ENTRIES[2:]], id="nobody knows"),
+        pytest.param(b"0\n2\n1 0\n2 9\n", [(1, 0), (3, 8), *ENTRIES[2:]], id="the file is of what was lost"),
+    ],
+)
+def test_an_epoch_whose_first_batch_was_compacted_begins_where_it_began(
+    text: bytes, entries: list[tuple[int, int]]
+) -> None:
+    """A follower that asks where the epoch before it ended is not to keep what nobody else has."""
+    files = SimulatedFiles()
+    log = _led(files, LEADERS)
+    log.abandon()
+    for base_offset, kept in ((0, slice(0, 2)), (6, slice(1, 3))):  # without the batches at 4 and 6
+        path = log.directory / f"{base_offset:020d}.log"
+        data = files.read_at(path, 0, 3 * BATCH_BYTES)
+        batches = [data[n * BATCH_BYTES : (n + 1) * BATCH_BYTES] for n in range(3)]
+        files.replace(path, b"".join(batches[kept]), durable=False)
+    files.replace(log.directory / FILE, text, durable=False)
+    log = reopened(log, Trust(clean=False, cleaned_until=12))
+    assert _entries(log) == entries
+
+
+@pytest.mark.parametrize(
     ("to", "entries"),
     [
         pytest.param(16, ENTRIES, id="nothing"),
