@@ -23,6 +23,16 @@ STOP_SECONDS_MAX = 60.0
 START_ATTEMPTS_MAX = 3
 _GUARD = Path(__file__).with_name("guard.py")
 
+# For one that compacts, expires nothing, and is started again at once after a kill.
+QUICK = {
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "1500",  # a killed broker's registration has to end before it may come back
+    "log.cleaner.backoff.ms": "50",
+    "log.retention.ms": "-1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+
 
 class ApacheKafkaFailed(Exception):
     """The server did not start; the message ends with the tail of its log."""

@@ -1,7 +1,11 @@
 """Kafka's own command line tools, which are classes on its class path."""
 
+import re
 import subprocess
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.jars import kafka_classpath
 from tests.support.java import java_command
@@ -25,6 +29,12 @@ def java_class_command(class_name: str, *arguments: str, heap: str = "512m", opt
 
 def run_kafka_tool(class_name: str, *arguments: str, heap: str = "512m", seconds_max: float = 120.0) -> str:
     """Run a class to its end and return what it printed on stdout; JavaToolFailed if its exit code is not 0."""
+    return _run(class_name, arguments, heap, seconds_max).stdout
+
+
+def _run(
+    class_name: str, arguments: Sequence[str], heap: str, seconds_max: float
+) -> "subprocess.CompletedProcess[str]":
     command = java_class_command(class_name, *arguments, heap=heap)
     shown = " ".join([class_name, *arguments])
     try:
@@ -35,4 +45,47 @@ def run_kafka_tool(class_name: str, *arguments: str, heap: str = "512m", seconds
         raise JavaToolFailed(f"{shown}\nno end after {seconds_max} s; it printed {error.stdout!r}") from error
     if done.returncode != 0:
         raise JavaToolFailed(f"{shown}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    return done
+
+
+# -- looking into segments
+
+_DUMPED = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
+_GAPS_IN = re.compile(r"Non-consecutive offsets in (.+)")
+_GAP = re.compile(r"  (-?\d+) is followed by (\d+)")
+_WRONG = re.compile(r"is[vV]alid: false|Found \d+ invalid bytes|Exception")
+
+
+class SegmentDump(NamedTuple):
+    lines: dict[Path, list[str]]  # what it says of each file
+    gaps: dict[Path, list[tuple[int, int]]]  # (offset, the next one that is there): compaction leaves such
+    complaints: list[str]
+
+
+def dump_log_segments(paths: Iterable[Path], *options: str) -> SegmentDump:
+    """DumpLogSegments on the files among `paths`, or in the folders among them, that it can read.
+
+    It complains on stderr, in the middle of its lines on stdout, and by no exit code."""
+    files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    listed = ",".join(str(file) for file in files if file.suffix in _DUMPED)
+    done = _run(DUMP_LOG_SEGMENTS, [*options, "--files", listed], "512m", 120.0)
+    lines: defaultdict[Path, list[str]] = defaultdict(list)
+    complaints: list[str] = []
+    current = Path()
+    for line in done.stdout.splitlines():
+        if line.startswith("Dumping "):
+            current = Path(line.removeprefix("Dumping "))
+        else:
+            lines[current].append(line)
+            if _WRONG.search(line):
+                complaints.append(f"{current}: {line}")
+    gaps: defaultdict[Path, list[tuple[int, int]]] = defaultdict(list)
+    for line in done.stderr.splitlines():
+        if match := _GAPS_IN.fullmatch(line):
+            current = Path(match[1])
+        elif match := _GAP.fullmatch(line):
+            if match[1] != "-1":  # of the first record of every segment but that at 0, also of Kafka's own
+                gaps[current].append((int(match[1]), int(match[2])))
+        else:
+            complaints.append(line)
+    return SegmentDump(dict(lines), dict(gaps), complaints)

@@ -1,0 +1,122 @@
+"""Apache Kafka on a data directory whose partition folders we wrote, and we on what Kafka made of them.
+
+Whoever takes a folder over has to say of it all that the one before said: every record, what is committed, where the
+log begins and ends, which producers it knows, what is found by time. `tests.support.back_and_forth` tells the story."""
+
+import pytest
+
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.storage.epochs import EpochEntry
+from tests.support.back_and_forth import (
+    CLOSED,
+    HANDOVERS,
+    KAFKA_KILLED,
+    KILLED,
+    STOPPED,
+    TORN_TOPICS,
+    Story,
+    back_and_forth,
+)
+from tests.support.pylog_written import CONFIGS, OPEN
+
+WRITTEN = [topic for topic in CONFIGS if topic != "empty"]
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    return back_and_forth()
+
+
+@pytest.mark.parametrize("topic", CONFIGS)
+@pytest.mark.parametrize("handover", HANDOVERS)
+def test_who_takes_a_folder_over_says_what_the_one_before_said(story: Story, handover: str, topic: str) -> None:
+    assert story.after[handover][topic] == story.before[handover][topic]
+
+
+@pytest.mark.parametrize("topic", CONFIGS)
+def test_kafka_serves_every_record_that_we_wrote_and_hides_what_was_aborted(story: Story, topic: str) -> None:
+    """Beside a plain list, not beside what our own log says."""
+    served, told = story.after[CLOSED][topic], story.told[topic]
+    assert served.records == told.records
+    assert served.committed == told.committed
+
+
+@pytest.mark.parametrize("topic", WRITTEN)
+def test_everyone_appends_behind_what_was_there(story: Story, topic: str) -> None:
+    ends = [story.before[handover][topic].bounds.high_watermark for handover in HANDOVERS]
+    assert ends == sorted(set(ends))
+    for earlier, later in ((CLOSED, STOPPED), (STOPPED, KILLED), (KILLED, KAFKA_KILLED)):
+        records = story.before[earlier][topic].records
+        assert story.before[later][topic].records[: len(records)] == records
+
+
+def test_a_producer_that_wrote_to_us_goes_on_with_kafka(story: Story) -> None:
+    """Its last batch is known and answered with its place, the next one follows, a gap and an old epoch are refused."""
+    told, answers = story.told["sequences"], story.answers
+    codes = {name: answer.error_code for name, answer in answers.items()}
+    assert codes == {
+        "last": ErrorCode.NONE,
+        "next": ErrorCode.NONE,
+        "next again": ErrorCode.NONE,
+        "gap": ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        "older epoch": ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+    end = story.before[CLOSED]["sequences"].bounds.high_watermark
+    assert answers["last"].base_offset == told.records[-22].offset  # 19 of its own, then 3 of another producer
+    assert answers["next"].base_offset == answers["next again"].base_offset == end
+
+
+def test_a_transaction_that_we_left_open_can_be_aborted_in_kafka(story: Story) -> None:
+    before = story.after[CLOSED]["transactions"]
+    (still_open,) = (one for one in before.producers if one.transaction_start >= 0)
+    assert still_open.producer_id == OPEN
+    assert before.bounds.last_stable_offset == still_open.transaction_start
+    assert story.aborted is not None
+    assert story.aborted.bounds.last_stable_offset == before.bounds.high_watermark + 1  # the marker
+    hidden = {record.offset for record in before.records} - {record.offset for record in story.aborted.committed}
+    assert set(range(still_open.transaction_start, still_open.transaction_start + 5)) <= hidden
+
+
+@pytest.mark.parametrize("topic", CONFIGS)
+def test_kafka_keeps_our_leader_epochs_and_adds_its_own(story: Story, topic: str) -> None:
+    ours, end = story.our_epochs[topic], story.before[CLOSED][topic].bounds.high_watermark
+    assert story.kafkas_epochs[topic][:-1] == ours
+    assert story.kafkas_epochs[topic][-1].start_offset == end
+    if topic == "truncated":
+        assert ours == (EpochEntry(0, 0), EpochEntry(1, 120))
+
+
+def test_kafka_has_no_complaint_about_what_we_closed(story: Story) -> None:
+    assert [line for line in story.kafkas_words[CLOSED] if is_about_our_logs(line)] == []
+
+
+def test_kafka_cuts_our_torn_tails_and_complains_of_nothing_else(story: Story) -> None:
+    about_us = [line for line in story.kafkas_words[KILLED] if is_about_our_logs(line)]
+    assert len(about_us) == len(TORN_TOPICS)
+    for topic in TORN_TOPICS:
+        end = story.before[KILLED][topic].bounds.high_watermark
+        assert any(f"partition={topic}-0" in line and f"truncating to offset {end}" in line for line in about_us)
+
+
+def is_about_our_logs(line: str) -> bool:
+    """Of a log start in the middle of a batch Kafka says, also where it wrote all by itself, that its first guess of
+    the high watermark was too high."""
+    if "Non-monotonic update of high watermark" in line:
+        return False
+    return any(f"{topic}-0" in line for topic in CONFIGS) and "Error processing append operation" not in line
+
+
+@pytest.mark.parametrize("when", [CLOSED, KAFKA_KILLED])
+def test_our_closed_folders_are_sound_to_us_and_to_kafkas_tool(story: Story, when: str) -> None:
+    assert story.findings[when] == []
+    dump = story.dumps[when]
+    assert dump.complaints == []
+    assert dump.gaps == {}
+    offsets = {path.parent.name: 0 for path in dump.lines}
+    for path, lines in dump.lines.items():
+        offsets[path.parent.name] += sum(line.startswith("| offset: ") for line in lines)
+    for topic in CONFIGS:
+        bounds = story.before[when][topic].bounds
+        assert offsets[f"{topic}-0"] >= bounds.high_watermark - bounds.log_start_offset
+    kinds = {path.suffix for path, lines in dump.lines.items() if lines}
+    assert kinds == {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
