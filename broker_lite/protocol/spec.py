@@ -9,6 +9,8 @@ from pylog.broker_lite.protocol.wire import Buffer
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
+NEVER_FLEXIBLE = 1 << 15  # no version is
+
 
 @dataclass(frozen=True, slots=True)
 class Api:
