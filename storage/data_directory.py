@@ -7,6 +7,7 @@ log, what a crash cannot have taken (recovery point), what is deleted (log start
 
 import contextlib
 import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -39,6 +40,8 @@ class DataDirectory:
             name: OffsetCheckpoint(path / name, files) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS)
         }
         self.unrecovered: set[Key] = set()
+        # Held while offsets are looked up and stored: no thread may store what was true of a log that is gone.
+        self.storing = threading.RLock()
         try:
             files.sync(path)  # what an earlier process made may not be on the disk yet
             with contextlib.suppress(PermissionError):  # which may not be ours to open
@@ -75,8 +78,12 @@ class DataDirectory:
     def cleaned_until(self, key: Key) -> int:
         return self._known[CLEANER_OFFSETS].get(key, 0)
 
+    def log_start(self, key: Key) -> int:
+        """What a crash would leave of it."""
+        return self._known[LOG_START_OFFSETS].get(key, 0)
+
     def note_cleaned(self, key: Key, offset: int) -> None:
-        self._store(CLEANER_OFFSETS, {**self._known[CLEANER_OFFSETS], key: offset})
+        self._store(CLEANER_OFFSETS, {key: offset})
 
     def store_recovery_points(self, offsets: Mapping[Key, int]) -> None:
         self._store(RECOVERY_POINTS, offsets)
@@ -86,19 +93,21 @@ class DataDirectory:
 
     def _store(self, name: str, offsets: Mapping[Key, int]) -> None:
         """Logs that nobody opened keep what is known of them."""
-        new = {**self._known[name], **offsets}
-        if new != self._known[name]:
-            self._checkpoints[name].store(new)
-            self._known[name] = new
+        with self.storing:
+            new = {**self._known[name], **offsets}
+            if new != self._known[name]:
+                self._checkpoints[name].store(new)
+                self._known[name] = new
 
     def forget(self, key: Key) -> None:
         """Nothing that is known of a deleted log may be believed of the next one with its name."""
         self.unrecovered.discard(key)
-        for name, known in self._known.items():
-            if key in known:
-                new = {other: offset for other, offset in known.items() if other != key}
-                self._checkpoints[name].store(new)
-                self._known[name] = new
+        with self.storing:
+            for name, known in self._known.items():
+                if key in known:
+                    new = {other: offset for other, offset in known.items() if other != key}
+                    self._checkpoints[name].store(new)
+                    self._known[name] = new
 
     def close(self, *, clean: bool) -> None:
         if clean and not self.unrecovered:  # a log that nobody opened has not been recovered either

@@ -77,7 +77,7 @@ class LogManager:
             for path in directories:
                 self._add(path)
             if not self._directories:
-                raise next(iter(self.offline_directories.values()))
+                raise next(iter(self.offline_directories.values()), ValueError("there is no data directory"))
         except BaseException:
             for directory in self._directories:
                 directory.close(clean=False)
@@ -87,16 +87,19 @@ class LogManager:
         """A directory that cannot be read takes its own logs offline, and no others."""
         try:
             directory = DataDirectory(path, self._files)
+            try:
+                names = self._partitions_in(path)
+            except BaseException:
+                directory.close(clean=False)
+                raise
         except OSError as error:
             _log.error("%s is offline: %s", path, error)
             self.offline_directories[path] = error
             return
         self._directories.append(directory)
-        for name in self._files.directories_in(path):
+        for name in names:
             partition = _PARTITION_DIRECTORY.fullmatch(name)
-            if _DELETED_DIRECTORY.fullmatch(name):
-                self._files.remove_tree(path / name)  # a deletion that was cut short
-            elif partition:
+            if partition:
                 key = (partition[1], int(partition[2]))
                 if key in self._homes:
                     raise DataDirectoryInUse(f"{name} is both in {self._homes[key].path} and in {path}; remove one")
@@ -104,6 +107,14 @@ class LogManager:
                 self._counts[path] += 1
                 if not directory.clean:
                     directory.unrecovered.add(key)
+
+    def _partitions_in(self, path: Path) -> list[str]:
+        """Once the deletions that were cut short are finished."""
+        names = self._files.directories_in(path)
+        deleted = {name for name in names if _DELETED_DIRECTORY.fullmatch(name)}
+        for name in deleted:
+            self._files.remove_tree(path / name)
+        return [name for name in names if name not in deleted]
 
     @property
     def directories(self) -> list[Path]:
@@ -220,7 +231,9 @@ class LogManager:
                 if topic_id is not None or any(name.endswith(".log") for name in self._files.sizes_in(path)):
                     self._set_aside(key)
                 else:  # a folder that is nobody's log is left alone
-                    self._homes.pop(key).unrecovered.discard(key)
+                    home = self._homes.pop(key)
+                    home.unrecovered.discard(key)
+                    self._counts[home.path] -= 1
 
     def _path(self, key: Key) -> Path:
         return self._homes[key].path / f"{key[0]}-{key[1]}"
@@ -261,20 +274,31 @@ class LogManager:
         ]
 
     def checkpoint(self) -> None:
-        """What a crash will not have to look at again."""
+        """What a crash will not have to look at again. Where one directory fails the others go on, and then it is
+        told."""
+        failed = None
         for directory in self._directories:
-            self._checkpoint(directory)
+            try:
+                self._checkpoint(directory)
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _checkpoint(self, directory: DataDirectory) -> None:
-        self._store_starts(directory)
-        directory.store_recovery_points(self._of(directory, lambda log: log.recovery_point))
+        with directory.storing:
+            self._store_starts(directory)
+            directory.store_recovery_points(self._of(directory, lambda log: log.recovery_point))
 
     def store_starts(self) -> None:
+        """Where this fails nothing will be detached."""
         for directory in self._directories:
-            self._store_starts(directory)
+            with self._or_told(directory.path):
+                self._store_starts(directory)
 
     def _store_starts(self, directory: DataDirectory) -> None:
-        directory.store_log_starts(self._of(directory, lambda log: log.log_start_offset))
+        with directory.storing:
+            directory.store_log_starts(self._of(directory, lambda log: log.log_start_offset))
 
     def _of(self, directory: DataDirectory, offset: Callable[[PartitionLog], int]) -> dict[Key, int]:
         logs = list(self._logs.items())
@@ -308,7 +332,7 @@ class LogManager:
         doomed = []
         for key in keys:
             log = self._logs.get(key)
-            if log is not None and log.failure is None:
+            if log is not None and log.failure is None and self._homes[key].log_start(key) >= log.log_start_offset:
                 with self._or_told(log.directory):
                     base_offsets = log.detach_deleted()
                     if base_offsets:
@@ -343,14 +367,15 @@ class LogManager:
         now_ms = self._clock.now_ms()
         due = [entry for entry in self._buried if entry[0] <= now_ms]
         for entry in due:
-            self._files.remove(entry[1])
             self._buried.remove(entry)
+            with self._or_told(entry[1].parent):  # then the next start removes it
+                self._files.remove(entry[1])
 
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
         """All steps at once: records below `offset` are gone, and stay gone."""
         key = (topic, partition)
         self._logs[key].move_start(offset)
-        self.store_starts()
+        self._store_starts(self._homes[key])
         self.bury(self.detach([key]))
 
     def retain(self) -> None:

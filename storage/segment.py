@@ -10,6 +10,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from pylog.storage.batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader, read_header
@@ -434,13 +435,13 @@ class Segment:
         before_ms, before = self.times[entry - 1] if entry else (NO_TIMESTAMP - 1, -1)
         if not (before_ms < timestamp_ms and before < relative < self.next_offset - self.base_offset):
             return False
-        offset, looked_at = self.base_offset + relative, 0
-        for _, header in self.headers(self.position_of(self.base_offset + max(before, 0))):
-            if header.last_offset >= offset or looked_at == _LOOKED_AT_MAX:
+        offset = self.base_offset + relative
+        between = self.headers(self.position_of(self.base_offset + max(before, 0)))
+        for _, header in islice(between, _LOOKED_AT_MAX):
+            if header.last_offset >= offset:
                 break
             if header.max_timestamp >= timestamp_ms:
                 return False
-            looked_at += 1
         return self.has_maximum(offset, timestamp_ms)
 
     def _ends_with_maximum(self) -> bool:
