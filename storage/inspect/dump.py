@@ -25,7 +25,6 @@ from pylog.storage.producers import snapshot_entries
 from pylog.storage.records import Record, decode_batch
 from pylog.storage.transactions import TransactionIndex
 
-_DELETE_HORIZON = 0x40
 _SEQUENCE_MAX = 0x7FFFFFFF
 _CONTROL_KINDS = (
     "ABORT",
@@ -196,7 +195,7 @@ def _batch_fields(batch: Batch) -> dict[str, Any]:
         "partitionLeaderEpoch": header.leader_epoch,
         "isTransactional": header.is_transactional,
         "isControl": header.is_control,
-        "deleteHorizonMs": Optional(header.base_timestamp if header.attributes & _DELETE_HORIZON else None),
+        "deleteHorizonMs": Optional(header.delete_horizon_ms),
         "position": batch.position,
         _timestamp_name(header): header.max_timestamp,
         "size": header.size_bytes,

@@ -2,52 +2,24 @@
 
 import errno
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pylog.storage.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, pack_header, read_header, walk
+from pylog.storage.batch import walk
 from pylog.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, encode
-from pylog.storage.inspect import batches as batch_walk
-from pylog.storage.inspect.batches import Batch, BatchWalk, Hole
-from pylog.storage.inspect.deep import SHALLOW, Depth, deep, records_problem
-from pylog.storage.inspect.findings import PER_FILE_MAX, Finding, Report, Severity
+from pylog.storage.inspect.deep import SHALLOW, Depth, deep
+from pylog.storage.inspect.findings import PER_FILE_MAX, Report, Severity
 from pylog.storage.inspect.names import CLEAN_MARKER, NotALog
 from pylog.storage.inspect.verify import verify
 from pylog.storage.records import Record, encode_batch
-from tests.support.logs import batch_of
-from tests.support.sample_log import DATA, sample, sample_in_memory
+from tests.support.looking import Change, append, contents, look, overwrite, store
+from tests.support.sample_log import DATA, sample_in_memory
 from tests.support.simulated_files import SimulatedFiles
 
 DAMAGE, TORN, NOTE = Severity.DAMAGE, Severity.TORN, Severity.NOTE
 FIRST, SECOND, LAST = "00000000000000000000", "00000000000000000019", "00000000000000000034"
 PLAIN = Depth(records=True)
-
-
-def look(files: SimulatedFiles, path: Path = DATA, depth: Depth = SHALLOW) -> tuple[Severity | None, list[Finding]]:
-    found: list[Finding] = []
-    report = Report(found.append)
-    before = files.operations
-    verify(path, report, depth, files)
-    assert files.operations == before, f"it changed something: {files.history[before:]}"
-    return report.verdict, found
-
-
-def overwrite(files: SimulatedFiles, path: Path, position: int, data: bytes) -> None:
-    files.write_at(path, position, data)
-
-
-def append(files: SimulatedFiles, path: Path, data: bytes) -> None:
-    files.write_at(path, files.size_of(path) or 0, data)
-
-
-def contents(files: SimulatedFiles, path: Path) -> bytes:
-    data = files.read(path)
-    assert data is not None
-    return data
 
 
 # -- nothing is wrong
@@ -70,24 +42,6 @@ def test_it_counts_what_it_has_seen() -> None:
     verify(DATA, report, SHALLOW, files)
     assert (report.partitions, report.segments, report.batches, report.records) == (1, 3, 23, 45)
     assert report.log_bytes == sum(size for name, size in files.sizes_in(DATA / "topic-0").items() if ".log" in name)
-
-
-@pytest.mark.parametrize("clean", [True, False], ids=["also while it is closed", "before it is closed"])
-def test_a_crash_at_any_step_leaves_no_more_than_a_torn_tail(clean: bool) -> None:
-    """Of the process, when all that was written stays, and of the machine, when what was not synced may be lost."""
-    files = SimulatedFiles()
-
-    def check() -> None:
-        crashed = {f"machine, seed {seed}": files.after_machine_crash(seed) for seed in range(5)}
-        for crash, left in {"process": files.after_process_crash(), **crashed}.items():
-            try:
-                verdict, found = look(left)
-            except NotALog:
-                continue  # not even a name has reached the disk
-            assert verdict in (None, TORN), (crash, files.history[-1], *map(str, found))
-
-    files.before_operation = check
-    sample(files, clean=clean)
 
 
 # -- a bit here, a byte there
@@ -144,10 +98,62 @@ def test_without_a_data_directory_around_it_only_the_last_segment_may_be_torn() 
     files, partition = sample_in_memory(clean=False)
     files.rename(DATA / RECOVERY_POINTS, DATA / "elsewhere")
     files.rename(DATA / ".lock", DATA / "elsewhere-too")
-    append(files, partition / "00000000000000000049.log", b"torn")
+    last = partition / "00000000000000000049.log"
+    append(files, last, b"torn")
     assert look(files, partition)[0] is TORN
     append(files, partition / f"{FIRST}.log", b"not torn")
     assert look(files, partition)[0] is DAMAGE
+    files.truncate(partition / f"{FIRST}.log", (files.size_of(partition / f"{FIRST}.log") or 0) - 8)
+    assert look(files, partition)[0] is TORN
+    overwrite(files, last, 100, b"good batches follow, so no write was cut short here")
+    assert look(files, partition)[0] is DAMAGE
+
+
+def test_a_log_that_was_closed_is_never_torn_even_if_no_recovery_point_is_known() -> None:
+    files, partition = sample_in_memory()
+    files.remove(DATA / RECOVERY_POINTS)
+    assert look(files) == (None, [])
+    append(files, partition / f"{LAST}.log", b"not torn")
+    assert look(files)[0] is DAMAGE
+
+
+def test_damage_below_the_recovery_point_is_damage_though_the_stop_was_unclean() -> None:
+    files, partition = sample_in_memory(clean=False)
+    overwrite(files, partition / f"{SECOND}.log", 100, b"damage")
+    verdict, found = look(files)
+    assert verdict is DAMAGE
+    assert [(finding.severity, finding.position) for finding in found] == [(DAMAGE, 0)]
+
+
+def test_segments_that_overlap_are_named() -> None:
+    files, partition = sample_in_memory()
+    store(contents(files, partition / f"{SECOND}.log"))(files, partition / "00000000000000000018.log")
+    verdict, found = look(files)
+    assert verdict is DAMAGE
+    assert found[0].message == "the segment before it has offset 18 already"
+
+
+def test_a_snapshot_knows_nothing_of_what_came_after_it() -> None:
+    files, partition = sample_in_memory()
+    store(contents(files, partition / "00000000000000000045.snapshot"))(files, partition / f"{LAST}.snapshot")
+    verdict, found = look(files)
+    assert verdict is TORN
+    assert found[0].message == "producer 7 has written up to 44, and the log ended before"
+
+
+def test_a_time_index_tells_the_latest_up_to_an_offset_not_only_that_of_its_batch() -> None:
+    files = SimulatedFiles()
+    log = bytearray()
+    for offset, timestamp_ms in ((0, 100), (1, 50)):
+        log += encode_batch([Record(offset, timestamp_ms, None, None)])
+    store(bytes(log))(files, Path("/sim") / f"{FIRST}.log")
+    path = Path("/sim") / f"{FIRST}.timeindex"
+    store(struct.pack(">qi", 100, 0))(files, path)
+    assert look(files, path) == (None, [])
+    store(struct.pack(">qi", 50, 1))(files, path)
+    verdict, found = look(files, path)
+    assert verdict is DAMAGE
+    assert found[0].message == "timestamp 50, where an earlier batch has 100"
 
 
 def test_batches_behind_damage_are_still_seen() -> None:
@@ -167,11 +173,11 @@ def test_batches_behind_damage_are_still_seen() -> None:
 # -- every kind of file
 
 
-def change(offset: int, data: bytes) -> Callable[[SimulatedFiles, Path], None]:
+def change(offset: int, data: bytes) -> Change:
     return lambda files, path: overwrite(files, path, offset, data)
 
 
-def add(data: bytes) -> Callable[[SimulatedFiles, Path], None]:
+def add(data: bytes) -> Change:
     return lambda files, path: append(files, path, data)
 
 
@@ -179,15 +185,7 @@ def remove(files: SimulatedFiles, path: Path) -> None:
     files.remove(path)
 
 
-def store(data: bytes) -> Callable[[SimulatedFiles, Path], None]:
-    def act(files: SimulatedFiles, path: Path) -> None:
-        files.create_empty(path)
-        files.write_at(path, 0, data)
-
-    return act
-
-
-def swap_entries(width: int) -> Callable[[SimulatedFiles, Path], None]:
+def swap_entries(width: int) -> Change:
     def act(files: SimulatedFiles, path: Path) -> None:
         data = contents(files, path)
         files.write_at(path, 0, data[width : 2 * width] + data[:width])
@@ -206,6 +204,7 @@ def swap_entries(width: int) -> Callable[[SimulatedFiles, Path], None]:
         pytest.param(f"{SECOND}.log", remove, DAMAGE, "no segment has these offsets", id="a log is gone"),
         pytest.param(f"{LAST}.log", remove, DAMAGE, "the recovery point is 45", id="the last log is gone"),
         pytest.param(f"{FIRST}.index", remove, DAMAGE, "it is missing", id="an index is gone"),
+        pytest.param(f"{FIRST}.index", change(11, b"\x0d"), DAMAGE, "no batch ends with", id="index amid a batch"),
         pytest.param(f"{FIRST}.index", add(b"\0\0"), DAMAGE, "2 bytes are no whole entry", id="half an index entry"),
         pytest.param(f"{FIRST}.index", add(bytes(80)), DAMAGE, "80 bytes of zeros", id="room in a sealed index"),
         pytest.param(f"{FIRST}.index", swap_entries(8), DAMAGE, "have to ascend", id="index out of order"),
@@ -244,9 +243,7 @@ def swap_entries(width: int) -> Callable[[SimulatedFiles, Path], None]:
                      id="committed beyond the end"),
     ],
 )  # fmt: skip
-def test_damage_is_found_and_named(
-    name: str, act: Callable[[SimulatedFiles, Path], None], severity: Severity | None, says: str
-) -> None:
+def test_damage_is_found_and_named(name: str, act: Change, severity: Severity | None, says: str) -> None:
     files, partition = sample_in_memory()
     path = DATA / name.removeprefix("../") if name.startswith("..") else partition / name
     act(files, path)
@@ -341,105 +338,3 @@ def test_what_belongs_to_no_log_is_refused(name: str) -> None:
     store(b"dear diary")(files, DATA / "other" / "notes.txt")
     with pytest.raises(NotALog):
         look(files, DATA / name)
-
-
-# -- records
-
-
-def batch_that_says(body: bytes, **fields: int) -> bytes:
-    """A batch whose CRC is right, whatever it says."""
-    header = read_header(batch_of(2))._replace(length=HEADER_BYTES - 12 + len(body), **fields)
-    data = bytearray(HEADER_BYTES) + body
-    pack_header(data, 0, header)
-    return bytes(data)
-
-
-TWO = bytes(batch_of(2)[HEADER_BYTES:])
-SECOND_AT = len(TWO) // 2
-
-
-@pytest.mark.parametrize("depth", [PLAIN, deep()], ids=["plain", "kernels"])
-@pytest.mark.parametrize(
-    ("batch", "says"),
-    [
-        pytest.param(batch_that_says(TWO), None, id="nothing wrong"),
-        pytest.param(batch_that_says(TWO, record_count=1), "stand behind the last record", id="a record too many"),
-        pytest.param(batch_that_says(TWO[:SECOND_AT]), "a varint does not end", id="a record too few"),
-        pytest.param(batch_that_says(TWO + b"\0"), "stand behind the last record", id="a byte too many"),
-        pytest.param(batch_that_says(TWO[SECOND_AT:] + TWO[:SECOND_AT]), "follows the one at", id="out of order"),
-        pytest.param(batch_that_says(TWO, last_offset_delta=5), None, id="gaps of compaction"),
-        pytest.param(batch_that_says(TWO, max_timestamp=5), "the batch says 5", id="later than the latest"),
-        pytest.param(batch_that_says(TWO, max_timestamp=5, attributes=LOG_APPEND_TIME), None, id="the log's time"),
-        pytest.param(batch_that_says(TWO, attributes=1), "gzip data cannot be", id="not compressed as it says"),
-        pytest.param(batch_that_says(b"", record_count=0), None, id="emptied by compaction"),
-        pytest.param(batch_that_says(b"\0", record_count=0), "stand behind", id="empty with a byte"),
-        pytest.param(batch_that_says(TWO, attributes=0x30), "the key of a control record", id="a marker of nothing"),
-        pytest.param(bytes(batch_of(30, codec=3)), None, id="compressed"),
-    ],
-)
-def test_a_batch_that_lies_with_a_right_crc_is_found_in_the_deep(batch: bytes, says: str | None, depth: Depth) -> None:
-    files = SimulatedFiles()
-    path = Path("/sim") / f"{FIRST}.log"
-    store(batch)(files, path)
-    assert look(files, path, SHALLOW)[0] is None
-    verdict, found = look(files, path, depth)
-    if says is None:
-        assert found == []
-    else:
-        assert verdict is DAMAGE
-        assert says in found[0].message
-
-
-@given(st.data())
-def test_kernels_find_what_the_plain_look_finds(data: st.DataObject) -> None:
-    texts = st.none() | st.binary(max_size=12)
-    headers = st.lists(st.tuples(st.text(max_size=3), texts), max_size=2).map(tuple)
-    record = st.builds(Record, st.just(0), st.integers(0, 99), texts, texts, headers)
-    records = data.draw(st.lists(record, min_size=1, max_size=5))
-    batch = encode_batch([one._replace(offset=number) for number, one in enumerate(records)])
-    header = read_header(batch)
-    for _ in range(data.draw(st.integers(0, 2))):
-        position = data.draw(st.integers(HEADER_BYTES, len(batch) - 1))
-        batch[position] = data.draw(st.integers(0, 255))
-    changed: BatchHeader = header._replace(record_count=data.draw(st.integers(0, 6)))
-    pack_header(batch, 0, changed)
-    changed = read_header(batch)
-    if changed.record_count <= changed.last_offset_delta + 1:
-        assert records_problem(batch, changed, deep().look) == records_problem(batch, changed, None)
-
-
-# -- walking
-
-
-@given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12),
-    buffer_bytes=st.sampled_from([HEADER_BYTES, 100, 1000, 1 << 20]),
-    damage=st.none() | st.tuples(st.integers(0, 4000), st.binary(min_size=1, max_size=80)),
-    cut=st.integers(0, 80),
-)
-def test_a_walk_covers_the_file_and_sees_every_intact_batch(
-    sizes: list[int], buffer_bytes: int, damage: tuple[int, bytes] | None, cut: int
-) -> None:
-    """However small the buffer, and whatever the damage."""
-    log, at = bytearray(), []
-    for number, size in enumerate(sizes):
-        batch = encode_batch([Record(number, 1_700_000_000_000, None, bytes(range(size)))])
-        at.append((len(log), bytes(batch)))
-        log += batch
-    if damage is not None:
-        position = damage[0] % len(log)
-        log[position : position + len(damage[1])] = damage[1][: len(log) - position]
-    log = log[: len(log) - cut]
-    files = SimulatedFiles()
-    path = Path("/sim") / f"{FIRST}.log"
-    store(bytes(log))(files, path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_walk, "BUFFER_BYTES", buffer_bytes)
-        seen = list(BatchWalk(files.open(path), len(log)))
-    position = 0
-    for one in seen:
-        assert one.position == position
-        position += one.size_bytes if isinstance(one, Hole) else one.header.size_bytes
-    assert position == len(log)
-    intact = {one.position for one in seen if isinstance(one, Batch) and one.crc_is_right}
-    assert intact >= {start for start, batch in at if log[start : start + len(batch)] == batch}
