@@ -48,6 +48,7 @@ class Segment:
         "_max_timestamp_known",
         "_max_timestamp_offset",
         "_open_files",
+        "_pinned_aborts",
         "_recent_last_offsets",
         "_recent_positions",
         "base_offset",
@@ -92,6 +93,7 @@ class Segment:
         self._file: LogFile | None = None
         self._appender: LogAppender | None = None
         self._aborts_waiting: list[AbortedTransaction] = []  # which could not be stored
+        self._pinned_aborts: list[AbortedTransaction] | None = None  # all, while the name may be another file's
         # Where the newest batches lie: most reads are at the tail, and answered from here without a system call.
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")
@@ -198,6 +200,8 @@ class Segment:
     # -- transactions that were aborted in this segment
 
     def aborted(self) -> list[AbortedTransaction]:
+        if self._pinned_aborts is not None:
+            return self._pinned_aborts
         return [*TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files).entries(), *self._aborts_waiting]
 
     def note_aborted(self, transaction: AbortedTransaction) -> None:
@@ -245,6 +249,7 @@ class Segment:
     def pin(self) -> None:
         """Open everything that reads need, and keep it: the names are about to stand for other files."""
         self.file, self.latest_timestamp_ms  # noqa: B018 (both look at files)
+        self._pinned_aborts = self.aborted()
         self.offsets.map()
         self.times.map()
         self._open_files.closed(self)
