@@ -56,6 +56,35 @@ def test_it_keeps_a_directory_that_was_given(tmp_path):
     assert (tmp_path / "logs" / "meta.properties").is_file()
 
 
+def test_several_directories_belong_to_one_broker(tmp_path):
+    directories = [tmp_path / "first", tmp_path / "second"]
+    with pylog.Broker(directories) as broker:
+        assert broker.data == directories[0]
+    found = [(directory / "meta.properties").read_text().splitlines() for directory in directories]
+    assert found[0][:3] == found[1][:3]
+    assert found[0][3] != found[1][3]
+    with pytest.raises(BrokerFailed, match="belongs to node 1"):
+        pylog.Broker([tmp_path / "third", directories[1]], config={"node.id": 2}).start()
+    with pytest.raises(ValueError, match="`data`"):
+        pylog.Broker(config={"log.dirs": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param([], "log.dirs is not set", id="no directory"),
+        pytest.param(["--data", "{0}", "--data", "{0}/x/.."], "has two names", id="one twice"),
+        pytest.param(["--set", "log.dirs={0},{0}/x/.."], "has two names", id="one twice, as an option"),
+    ],
+)
+def test_directories_that_cannot_be_are_refused(tmp_path, arguments, words):
+    (tmp_path / "x").mkdir()
+    told = [argument.format(tmp_path) for argument in arguments]
+    done = subprocess.run([*SERVE, "--listen", "127.0.0.1:0", *told], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
 def test_killed_and_started_again_it_has_the_same_address():
     with pylog.Broker() as broker:
         address = broker.bootstrap_servers
