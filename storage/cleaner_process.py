@@ -76,6 +76,10 @@ class CleanerProcess:
         self._process.wait()
         raise CleanerFailed(self._last_words())
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def stop(self) -> None:
         """`wait` raises CleanerFailed."""
         self._stopped = True

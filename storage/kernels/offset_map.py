@@ -32,7 +32,7 @@ class OffsetMap:
     """Grows in steps, old and new table within `size_bytes` together: a small log does not touch all that memory."""
 
     def __init__(self, size_bytes: int) -> None:
-        largest = size_bytes // ENTRY_BYTES
+        largest = max(1, size_bytes // ENTRY_BYTES)
         self._coming = [largest]
         if size_bytes >= _GROWTH_BYTES_MIN:
             largest = largest * _GROWTH // (_GROWTH + 1)

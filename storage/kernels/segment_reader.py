@@ -80,15 +80,15 @@ def read_segment(path: Path, size_bytes: int, offset_min: int, offset_end: int, 
             raise DamagedSegment(path, position + count, f"the file ends here, and should have {size_bytes} bytes")
         view, address = buffer.data[:length], address_of(buffer)
         table, bad_position = decode.scan_batches(address, length)
+        last_offsets = table[:, decode.BASE_OFFSET] + table[:, decode.LAST_OFFSET_DELTA]
+        chunk = Chunk(path, position, view, address, table, last_offsets)
+        _check_crcs(chunk)  # first: a wrong length makes whatever stands behind it look wrong
         if bad_position >= 0:
             _refuse(path, position, view, bad_position)
         if not len(table):
             buffer = np.empty(_size_of_first(path, position, view, size_bytes - position), np.uint8)
             continue
-        last_offsets = table[:, decode.BASE_OFFSET] + table[:, decode.LAST_OFFSET_DELTA]
-        chunk = Chunk(path, position, view, address, table, last_offsets)
         _check_offsets(chunk, offset_min, offset_end)
-        _check_crcs(chunk)
         yield chunk
         offset_min = int(last_offsets[-1]) + 1
         position += chunk.size_bytes
