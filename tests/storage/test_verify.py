@@ -109,6 +109,15 @@ def test_without_a_data_directory_around_it_only_the_last_segment_may_be_torn() 
     assert look(files, partition)[0] is DAMAGE
 
 
+def test_in_a_data_directory_without_recovery_points_everything_may_be_torn() -> None:
+    """So the next start takes it, and cuts at the first batch that is not intact."""
+    files, partition = sample_in_memory(clean=False)
+    files.remove(DATA / RECOVERY_POINTS)
+    files.remove(DATA / ".lock")
+    overwrite(files, partition / f"{SECOND}.log", 100, b"damage")
+    assert look(files)[0] is TORN
+
+
 def test_a_log_that_was_closed_is_never_torn_even_if_no_recovery_point_is_known() -> None:
     files, partition = sample_in_memory()
     files.remove(DATA / RECOVERY_POINTS)
