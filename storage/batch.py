@@ -82,6 +82,12 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
+    def latest_record_ms(self) -> int:
+        """The maximum timestamp of its records. Of a batch that compaction has emptied there is none, though its header
+        still has that of the records it had: by it a producer is known to have been there."""
+        return self.max_timestamp if self.record_count else NO_TIMESTAMP
+
+    @property
     def timestamp_type(self) -> int:
         """0 CreateTime, 1 LogAppendTime (then every record carries `max_timestamp`)."""
         return 1 if self.attributes & LOG_APPEND_TIME else 0

@@ -43,7 +43,7 @@ def ends_are_sound(segment: Segment, index_interval_bytes: int) -> bool:
             if position - start > index_interval_bytes:
                 return False  # this batch should have had an entry
             next_offset = header.next_offset
-            max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
+            max_timestamp_ms = max(max_timestamp_ms, header.latest_record_ms)
             seen_entry = seen_entry or (entry is not None and header.last_offset == segment.base_offset + entry[0])
     except CorruptBatch:
         return False

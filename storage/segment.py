@@ -278,7 +278,7 @@ class Segment:
         end = 0
         try:
             for position, header in batches:
-                self._note(position, header.last_offset, header.max_timestamp)
+                self._note(position, header.last_offset, header.latest_record_ms)
                 end = position + header.size_bytes
         finally:
             self.size_bytes = end  # not before: the iterator may look at it
@@ -419,14 +419,15 @@ class Segment:
                         return record
         return None
 
-    def latest_since(self, offset: int) -> int:
-        """The maximum timestamp of the records from this offset on. Looks at every batch behind it."""
-        if offset <= self.base_offset:
+    def latest_since(self, offset: int, *, trusting: bool = True) -> int:
+        """The maximum timestamp of the records from this offset on. Looks at every batch behind it, unless that is
+        the whole segment and its index is to be trusted."""
+        if offset <= self.base_offset and trusting:
             return self.latest_timestamp_ms
         latest_ms = NO_TIMESTAMP
         for position, header in self.headers(self.position_of(offset)):
             if header.base_offset >= offset:
-                latest_ms = max(latest_ms, header.max_timestamp)
+                latest_ms = max(latest_ms, header.latest_record_ms)
             elif header.max_timestamp > latest_ms:  # of this batch a part is deleted
                 for record in self._records(position, header.size_bytes):
                     if record.offset >= offset:
@@ -445,7 +446,7 @@ class Segment:
         for _, header in islice(between, _LOOKED_AT_MAX):
             if header.last_offset >= offset:
                 break
-            if header.max_timestamp >= timestamp_ms:
+            if header.latest_record_ms >= timestamp_ms:
                 return False
         return self.has_maximum(offset, timestamp_ms)
 
@@ -457,7 +458,7 @@ class Segment:
             return False
         latest_ms = NO_TIMESTAMP if last is None else last[0]
         start = self._indexed_before(self.size_bytes, column=1)
-        return all(header.max_timestamp <= latest_ms for _, header in self.headers(start))
+        return all(header.latest_record_ms <= latest_ms for _, header in self.headers(start))
 
     def has_maximum(self, offset: int, timestamp_ms: int) -> bool:
         """Whether the batch with this offset has this maximum."""

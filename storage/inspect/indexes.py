@@ -181,7 +181,8 @@ class TimeIndexCheck(_IndexCheck):
     late as this. A complete segment's last entry is its maximum."""
 
     def __init__(self, path: Path, size_bytes: int, place: Place, report: Report, files: FileSystem) -> None:
-        self._maximum = NO_TIMESTAMP
+        self._maximum = NO_TIMESTAMP  # of the records
+        self._header_maximum = NO_TIMESTAMP  # also of batches that compaction has emptied: Kafka counts them
         self._certain = True  # until something damaged was passed, whose timestamps nobody knows
         super().__init__(IndexEntries(path, TIME_ENTRY, size_bytes, files), place, report)
 
@@ -193,7 +194,8 @@ class TimeIndexCheck(_IndexCheck):
             self._certain = False
             return
         header = batch.header
-        before, self._maximum = self._maximum, max(self._maximum, header.max_timestamp)
+        before, self._maximum = self._maximum, max(self._maximum, header.latest_record_ms)
+        self._header_maximum = max(self._header_maximum, header.max_timestamp)
         while self._entry is not None and self._base_offset + self._entry[2] <= header.last_offset:
             position, timestamp, relative_offset = self._entry
             offset = self._base_offset + relative_offset
@@ -212,7 +214,7 @@ class TimeIndexCheck(_IndexCheck):
         if not self._place.complete or ahead or not self._certain:
             return
         last = self._before[0] if self._before else 0 if self._entries.room_bytes else NO_TIMESTAMP
-        if last != self._maximum:
+        if last not in (self._maximum, self._header_maximum):
             message = f"it ends with timestamp {_shown_time(last)}, the segment is complete and has {self._maximum}"
             self._report.add(self._place.severity, self._path, message)
 

@@ -50,7 +50,7 @@ KEEP_RECORDS = 4  # all of them stay, whatever their keys: a marker
 SET_HORIZON = 8  # if any stays, and no horizon was set before
 RETAIN_EMPTY = 16  # if none stays, its header does
 
-# what it did, a row for each batch
+# what it did, a row for each batch; the maximum is that of the records, -1 where there are none
 ACTION, OUT_POSITION, OUT_BYTES, KEPT, TOMBSTONES, OUT_MAX_TIMESTAMP = range(6)
 RESULT_COLUMNS = 6
 DROPPED, COPIED, EMPTIED, REWRITTEN = range(4)
@@ -310,12 +310,13 @@ def filter_batches(
         elif at + size > limit:
             return MORE, batch, at - out
         elif kept or (count == 0 and order & VERBATIM):
-            action, written, max_timestamp = COPIED, size, batches[batch, MAX_TIMESTAMP]
+            action, written = COPIED, size
+            max_timestamp = batches[batch, MAX_TIMESTAMP] if count else -1
             copy_bytes(at, header, size)
         elif order & RETAIN_EMPTY:
-            action, written, max_timestamp = EMPTIED, _HEADER_BYTES, batches[batch, MAX_TIMESTAMP]
+            action, written, max_timestamp = EMPTIED, _HEADER_BYTES, -1
             attributes &= _LOG_APPEND_TIME | _TRANSACTIONAL | _CONTROL
-            _write_header(at, header, written, attributes, -1, max_timestamp, 0)
+            _write_header(at, header, written, attributes, -1, batches[batch, MAX_TIMESTAMP], 0)
         else:
             action = DROPPED
         growth_max -= written - size
