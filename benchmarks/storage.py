@@ -22,7 +22,7 @@ def run(options: Options) -> Outcome:
         lambda folder: nullcontext(storage_lookup.cases(folder, options, skipped)),
         lambda folder: nullcontext(storage_recovery.cases(folder, options)),
         lambda folder: storage_compaction.cases(folder, options, skipped),
-        lambda folder: nullcontext(storage_partitions.cases(folder, options)),
+        lambda folder: storage_partitions.cases(folder, options),
     )
     results: list[Result] = []
     for group in groups:

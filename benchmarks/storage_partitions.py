@@ -43,10 +43,11 @@ BATCHES_BEFORE = 10  # in each partition, of 1 KB
 OPEN_FILES_OF_PROCESS = 1_024  # RLIMIT_NOFILE, as many systems have it
 OPEN_FILES_MAX = 256
 TOPIC, TOPIC_ID = "many", UUID(int=1)
-SYNC_THREADS = 8  # of the peer
+DISK_THREADS = 8  # of the peer
 
 
-def cases(folder: Path, options: Options) -> list[Case]:
+@contextmanager
+def cases(folder: Path, options: Options) -> Iterator[list[Case]]:
     directory, count = folder / "data", options.scaled(COUNT)
     say(f"  making {count:,} partitions")
     make_partitions(directory, count)
@@ -57,7 +58,7 @@ def cases(folder: Path, options: Options) -> list[Case]:
         ]
         for ours, theirs in (((CLEAN,), (PLAIN_CLEAN,)), ((CRASH, DIRTY), (PLAIN_DIRTY,)))
     )
-    return [
+    yield [
         Case(
             f"{count:,} partitions, nothing changed",
             clean,
@@ -66,6 +67,8 @@ def cases(folder: Path, options: Options) -> list[Case]:
         ),
         Case(f"{count:,} partitions, a batch appended to each", dirty, MEASURES, TARGETS),
     ]
+    with ThreadPoolExecutor(DISK_THREADS) as threads:  # one after the other, some disks take minutes
+        list(threads.map(shutil.rmtree, directory.glob(f"{TOPIC}-*")))
 
 
 def make_partitions(directory: Path, count: int) -> None:
@@ -158,7 +161,7 @@ def _plain_dirty(directory: Path, count: int) -> Figures:
     for path in logs:
         with path.open("ab") as file:
             file.write(bytes(BATCH_1_KB))
-    with _timed(figures, CLOSE, CLOSE_CPU), ThreadPoolExecutor(SYNC_THREADS) as threads:
+    with _timed(figures, CLOSE, CLOSE_CPU), ThreadPoolExecutor(DISK_THREADS) as threads:
         list(threads.map(_sync, logs))
     for path, size_bytes in zip(logs, sizes, strict=True):
         os.truncate(path, size_bytes)

@@ -135,12 +135,13 @@ def test_kafka_gets_segments_that_our_own_log_keeps(tmp_path: Path) -> None:
 
 
 def test_a_data_directory_is_clean_after_every_contender(tmp_path: Path) -> None:
-    clean_case, dirty_case = storage_partitions.cases(tmp_path, Options(1, scale=0.0005))
-    sizes = []
-    for contender in (*clean_case.contenders, *dirty_case.contenders):
-        figures = contender.run()
-        assert min(figures.values()) >= 0
-        assert DISK.size_of(tmp_path / "data" / MARKER_NAME) is not None
-        log = PartitionLog(tmp_path / "data" / f"{storage_partitions.TOPIC}-1", LogConfig())
-        sizes.append(log.log_end_offset - storage_partitions.BATCHES_BEFORE)
-    assert sizes == [0, 0, 2, 2]  # one batch before the crash, and one after it
+    appended = []
+    with storage_partitions.cases(tmp_path, Options(1, scale=0.0005)) as (unchanged, written):
+        for contender in (*unchanged.contenders, *written.contenders):
+            figures = contender.run()
+            assert min(figures.values()) >= 0
+            assert DISK.size_of(tmp_path / "data" / MARKER_NAME) is not None
+            log = PartitionLog(tmp_path / "data" / f"{storage_partitions.TOPIC}-1", LogConfig())
+            appended.append(log.log_end_offset - storage_partitions.BATCHES_BEFORE)
+    assert appended == [0, 0, 2, 2]  # one batch before the crash, and one after it
+    assert not list((tmp_path / "data").glob("*-*/"))
