@@ -25,8 +25,8 @@ _GUARD = Path(__file__).with_name("guard.py")
 
 # For one that compacts, expires nothing, and is started again at once after a kill.
 QUICK = {
-    "broker.heartbeat.interval.ms": "300",
-    "broker.session.timeout.ms": "1500",  # a killed broker's registration has to end before it may come back
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "5000",  # a killed broker's registration has to end before it may come back
     "log.cleaner.backoff.ms": "50",
     "log.retention.ms": "-1",
     "offsets.topic.num.partitions": "1",

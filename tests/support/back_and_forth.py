@@ -1,7 +1,8 @@
 """One data directory that goes from us to Apache Kafka and back, twice, by clean stops and by kills.
 
-Kafka makes the topics and stops; we write their folders and close; Kafka serves, appends and stops; we append and
-are killed, with a torn tail; Kafka recovers, serves, appends and is killed; we open it again, and close."""
+Kafka makes the topics and stops; we write their folders, compact some, and close; Kafka serves, appends and stops; we
+append, compact and are killed, with a torn tail; Kafka recovers, serves, appends, compacts and is killed; we open it
+again, and close."""
 
 import shutil
 import time
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import kafka
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka.admin import AbortTransactionSpec
 
 from pylog.broker_lite.protocol.produce import ProducedPartition
@@ -21,9 +23,10 @@ from pylog.storage.log import PartitionLog
 from pylog.storage.manager import LogManager
 from tests.support.apache_kafka import QUICK, ApacheKafka
 from tests.support.java_tools import SegmentDump, dump_log_segments
-from tests.support.kafka_written import Writer, topic_id_in
+from tests.support.kafka_written import Writer, topic_id_in, wait_until_cleaned
 from tests.support.logs import batch_of
 from tests.support.partition_views import (
+    SECONDS_MAX,
     View,
     create_topics,
     look_ups,
@@ -32,7 +35,7 @@ from tests.support.partition_views import (
     views_through,
     wait_for_leaders,
 )
-from tests.support.pylog_written import CONFIGS, OPEN, PRODUCER_EPOCH, SMALL, STEADY, Told, fill, go_on
+from tests.support.pylog_written import COMPACTED, CONFIGS, OPEN, PRODUCER_EPOCH, STEADY, Told, fill, go_on, manager_of
 
 CLOSED, STOPPED = "we close, Kafka starts", "Kafka stops, we open"
 KILLED, KAFKA_KILLED = "we are killed, Kafka starts", "Kafka is killed, we open"
@@ -47,6 +50,8 @@ class Story:
     before: dict[str, _Views] = field(default_factory=dict)  # by handover: what is said by who lets go
     after: dict[str, _Views] = field(default_factory=dict)  # and by who takes over
     told: dict[str, Told] = field(default_factory=dict)  # what we wrote, as a plain list
+    told_later: dict[str, Told] = field(default_factory=dict)  # what we wrote when we were killed
+    before_cleaning: _Views = field(default_factory=dict)  # what Kafka said before it compacted
     our_epochs: dict[str, tuple[EpochEntry, ...]] = field(default_factory=dict)  # when we closed
     kafkas_epochs: dict[str, tuple[EpochEntry, ...]] = field(default_factory=dict)  # when Kafka stopped
     answers: dict[str, ProducedPartition] = field(default_factory=dict)  # to a producer that had written to us
@@ -77,11 +82,13 @@ def back_and_forth() -> Story:
 
         story.after[KILLED] = _kafka_starts(server)
         _append_to_all(servers)
+        story.before_cleaning = _views(servers)
+        _kafka_compacts(server)
         story.before[KAFKA_KILLED] = _views(servers)
         server.kill()
         story.kafkas_words[KILLED] = _words(server)
 
-        manager = LogManager([data], SMALL)
+        manager = manager_of(data)
         story.after[KAFKA_KILLED] = _our_views(_open(manager, data), story.before[KAFKA_KILLED])
         manager.close()
         _look_into(data, story, KAFKA_KILLED)
@@ -95,7 +102,7 @@ def _we_write(data: Path, story: Story) -> None:
     ids = {topic: topic_id_in(data / f"{topic}-0") for topic in CONFIGS}
     for topic in CONFIGS:
         shutil.rmtree(data / f"{topic}-0")
-    manager = LogManager([data], SMALL)
+    manager = manager_of(data)
     start_ms = int(time.time() * 1000) - 600_000
     for topic, config in CONFIGS.items():
         told = story.told[topic] = Told(manager.open(topic, 0, ids[topic], config), start_ms)
@@ -107,17 +114,21 @@ def _we_write(data: Path, story: Story) -> None:
 
 
 def _we_go_on_and_are_killed(data: Path, story: Story) -> None:
-    manager = LogManager([data], SMALL)
+    manager = manager_of(data)
     logs = _open(manager, data)
     story.after[STOPPED] = _our_views(logs, story.before[STOPPED])
     start_ms = int(time.time() * 1000)
     for topic, log in logs.items():
-        told = Told(log, start_ms, sequences=story.told[topic].sequences)
+        told = story.told_later[topic] = Told(log, start_ms, sequences=story.told[topic].sequences)
         go_on(topic, told)
         if topic != "append-time":  # of which nothing was flushed
             log.flush()
             manager.checkpoint()
         go_on(topic, told)
+    while (job := manager.next_compaction()) is not None:
+        assert job.run()
+    for topic in COMPACTED:
+        go_on(topic, story.told_later[topic])  # for Kafka to compact
     story.before[KILLED] = {
         topic: view_of_log(log, look_ups(view_of_log(log, ()).records)) for topic, log in logs.items()
     }
@@ -153,8 +164,11 @@ def _look_into(data: Path, story: Story, name: str) -> None:
 def _kafka_settings(topic: str) -> dict[str, str]:
     config = CONFIGS[topic]
     return {
+        "cleanup.policy": "compact" if config.compact else "delete",
+        "delete.retention.ms": str(config.delete_retention_ms),
         "index.interval.bytes": str(config.index_interval_bytes),
         "message.timestamp.type": "LogAppendTime" if config.log_append_time else "CreateTime",
+        "min.cleanable.dirty.ratio": "1",  # not before `_kafka_compacts`
     }
 
 
@@ -212,6 +226,16 @@ def _append_to_all(servers: str) -> None:
     for topic in CONFIGS:
         if topic != "empty":
             writer.write(topic, 0, range(10))
+
+
+def _kafka_compacts(server: ApacheKafka) -> None:
+    """What we have compacted before, and what both of us have appended since."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    entry = ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)
+    wanted = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry]) for topic in COMPACTED]
+    for future in admin.incremental_alter_configs(wanted).values():
+        future.result(SECONDS_MAX)
+    wait_until_cleaned(server.data, COMPACTED)
 
 
 def _epochs_in(partition: Path) -> tuple[EpochEntry, ...]:

@@ -7,7 +7,7 @@ import base64
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ def _compacted(server: ApacheKafka, start_ms: int) -> None:
     for step in (12, 14):  # what is compacted twice has lost its tombstones, if they were not to be kept
         for topic in topics:
             writers[step % 5].write(topic, step, range(100, 110))
-        _wait_until_cleaned(server.data, topics)
+        wait_until_cleaned(server.data, topics)
 
 
 def _second_life(server: ApacheKafka, start_ms: int) -> None:
@@ -183,10 +183,10 @@ def _second_life(server: ApacheKafka, start_ms: int) -> None:
     fenced.begin()
     fenced.write("transactions", 20, range(15, 20))
     plain.write("transactions", 20, range(20, 25))
-    _wait_until_cleaned(server.data, ("compacted", "tombstones-gone"))
+    wait_until_cleaned(server.data, ("compacted", "tombstones-gone"))
 
 
-def _wait_until_cleaned(data: Path, topics: tuple[str, ...]) -> None:
+def wait_until_cleaned(data: Path, topics: Iterable[str]) -> None:
     """Up to the active segment; nothing else stands in the way."""
     deadline = time.monotonic() + SECONDS_MAX
     checkpoint = OffsetCheckpoint(data / CLEANER_OFFSETS)

@@ -1,17 +1,22 @@
 """Partition folders that we write: what goes into them, kept beside the log as a plain list of what must be read.
 
 A bit of everything that the format has: codecs, headers, nulls, timestamps of both kinds, sequences that wrap,
-transactions that are committed, aborted and open, leader epochs, deleted and truncated records."""
+transactions that are committed, aborted and open, leader epochs, deleted, truncated and compacted records."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pylog.storage.batch import NO_TIMESTAMP, TRANSACTIONAL
+from pylog.storage.compaction import CleaningPlan, CleaningResult
+from pylog.storage.kernels.cleaner import clean
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.manager import LogManager
 from pylog.storage.records import Record, encode_batch
 from pylog.storage.transactions import Marker, encode_marker
 
 SMALL = LogConfig(segment_bytes=6_000, index_interval_bytes=600, retention_ms=-1)
+COMPACT = replace(SMALL, compact=True, delete=False, dirty_ratio_min=0.0)
+COMPACTED = {"compacted": COMPACT, "tombstones-gone": replace(COMPACT, delete_retention_ms=0)}
 CONFIGS = {
     "codecs": SMALL,
     "append-time": replace(SMALL, log_append_time=True),
@@ -20,6 +25,7 @@ CONFIGS = {
     "deleted": SMALL,
     "truncated": SMALL,
     "empty": SMALL,
+    **COMPACTED,
 }
 
 # Producers: of "sequences", and of "transactions", where the last one never ends its transaction.
@@ -56,7 +62,7 @@ class Told:
             Record(
                 n,
                 self.start_ms + number * 100 + n * 7 % 50,
-                None if n % 5 == 4 else b"key-%d" % n,
+                None if n % 5 == 4 and not self.log.config.compact else b"key-%d" % n,
                 None if n % 7 == 6 else b"batch %d, record %d;" % (number, n) * (n % 4),
                 (("number", b"%d" % number), ("none", None), ("empty", b"")) if n % 3 == 0 else (),
             )
@@ -94,10 +100,45 @@ class Told:
         if not commit:
             self._aborted.update(offsets)
 
+    def compact(self, cleaned_until: int) -> None:
+        """Below that the latest record of a key is left, if it was not aborted."""
+        candidates = [record for record in self.committed if record.offset < cleaned_until]
+        latest = {record.key: record.offset for record in candidates}
+        kept = [record for record in candidates if latest[record.key] == record.offset]
+        if self.log.config.delete_retention_ms == 0:
+            kept = [record for record in kept if record.value is not None]
+        self.records = kept + [record for record in self.records if record.offset >= cleaned_until]
+
     def forget(self, *, below: int = 0, behind: int | None = None) -> None:
         """Records were deleted at the front, or truncated at the end."""
         end = self.log.log_end_offset if behind is None else behind
         self.records = [record for record in self.records if below <= record.offset < end]
+
+
+class _CleanerHere:
+    """In this process, which has the kernels loaded; elsewhere it is a process of its own."""
+
+    def __init__(self, plan: CleaningPlan) -> None:
+        self._plan = plan
+
+    def wait(self) -> CleaningResult:
+        return clean(self._plan)
+
+    def stop(self) -> None: ...
+
+
+def manager_of(data: Path) -> LogManager:
+    return LogManager([data], SMALL, start_cleaner=_CleanerHere)
+
+
+def compact(told: Told, manager: LogManager) -> None:
+    """As often as it takes to be rid of tombstones whose time has come: the first run sets the time."""
+    for _ in range(3):
+        told.append(1)
+        told.log.roll()
+        while (job := manager.next_compaction()) is not None:
+            assert job.run()
+    told.compact(told.log.segments()[-1].base_offset)
 
 
 def fill(topic: str, told: Told, manager: LogManager) -> None:
@@ -108,7 +149,7 @@ def fill(topic: str, told: Told, manager: LogManager) -> None:
         told.leader_epoch = epoch
         if topic == "sequences":
             _fill_sequences(told)
-        elif topic == "transactions":
+        elif topic == "transactions" or topic in COMPACTED:
             _fill_transactions(told)
         else:
             for count in range(1, 25):
@@ -122,6 +163,11 @@ def fill(topic: str, told: Told, manager: LogManager) -> None:
         told.append(2)
         told.append(3, COMMITTING, transactional=True)
         told.end(COMMITTING, commit=True)  # behind the open one: not stable yet
+    if topic in COMPACTED:
+        compact(told, manager)
+        told.append(12)
+        told.append(3, COMMITTING, transactional=True)
+        told.end(COMMITTING, commit=True)
     if topic == "deleted":
         manager.delete_records(topic, 0, 333)
         told.forget(below=333)
@@ -138,7 +184,7 @@ def go_on(topic: str, told: Told) -> None:
         told.append(count)
         if topic == "sequences":
             told.append(count, STEADY)
-        if topic == "transactions":
+        if topic == "transactions" or topic in COMPACTED:
             told.append(count, ABORTING, transactional=True)
             told.append(2, COMMITTING, transactional=True)
             told.end(COMMITTING, commit=True)
