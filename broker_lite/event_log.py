@@ -2,10 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
+from pylog.broker_lite.machines.group_outcome import Event, GroupEvent
 from pylog.broker_lite.machines.offsets import CommittedOffset, OffsetEvent, OffsetKey
 from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol import consumer_offsets
-from pylog.broker_lite.protocol.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from pylog.broker_lite.protocol.consumer_offsets import (
+    EXPIRING_VALUE_VERSION,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_group_value,
+)
 from pylog.storage.batch import walk
 from pylog.storage.errors import CorruptBatch, LogOffline, StorageError
 from pylog.storage.log import PartitionLog
@@ -45,23 +52,41 @@ def _read(log: PartitionLog) -> Iterator[Record]:
             offset = header.next_offset
 
 
+def record(event: Event) -> KeyValue:
+    """An event of a group or of its offsets, as `__consumer_offsets` keeps it."""
+    if isinstance(event, OffsetEvent):
+        return offset_record(event)
+    value = None if event.value is None else consumer_offsets.encode_value(event.value)
+    return consumer_offsets.encode_key(GroupMetadataKey(event.group_id)), value
+
+
+def event(record: Record) -> Event | None:
+    """None for what neither is; newer kinds of groups are stepped over."""
+    key = None if record.key is None else consumer_offsets.decode_key(record.key)
+    if isinstance(key, GroupMetadataKey):
+        return GroupEvent(key.group, None if record.value is None else decode_group_value(record.value))
+    return offset_event(record)
+
+
 def offset_record(event: OffsetEvent) -> KeyValue:
     key = OffsetCommitKey(group=event.key.group, topic=event.key.topic, partition=event.key.partition)
     value = event.value
     if value is None:
         return consumer_offsets.encode_key(key), None
-    return consumer_offsets.encode_key(key), consumer_offsets.encode_value(
-        OffsetCommitValue(
-            offset=value.offset,
-            leader_epoch=value.leader_epoch,
-            metadata=value.metadata,
-            commit_timestamp=value.commit_timestamp_ms,
-        )
+    written = OffsetCommitValue(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp=value.commit_timestamp_ms,
+        expire_timestamp=value.expire_timestamp_ms,
     )
+    if value.expire_timestamp_ms >= 0:
+        return consumer_offsets.encode_key(key), consumer_offsets.encode_value(written, EXPIRING_VALUE_VERSION)
+    return consumer_offsets.encode_key(key), consumer_offsets.encode_value(written)
 
 
 def offset_event(record: Record) -> OffsetEvent | None:
-    """None for what is not a committed offset (a group's members, when they come)."""
+    """None for what is not a committed offset."""
     if record.key is None:
         return None
     key = consumer_offsets.decode_key(record.key)
@@ -71,4 +96,7 @@ def offset_event(record: Record) -> OffsetEvent | None:
     if record.value is None:
         return OffsetEvent(place, None)
     value = consumer_offsets.decode_offset_value(record.value)
-    return OffsetEvent(place, CommittedOffset(value.offset, value.leader_epoch, value.metadata, value.commit_timestamp))
+    committed = CommittedOffset(
+        value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+    )
+    return OffsetEvent(place, committed)

@@ -36,6 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="pylog",
         help="the broker that tests marked `connector` talk to; kafka runs only these and the ones marked `kafka`",
     )
+    parser.addoption(
+        "--rewrite-transcripts",
+        action="store_true",
+        help="write into the transcripts what comes out now; look at the difference before you keep it",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,15 +1,17 @@
-"""Committed offsets: group, topic, partition -> offset. Its log is `__consumer_offsets`.
+"""Committed offsets: group, topic, partition -> offset. Its log is `__consumer_offsets`, which it shares with `groups`.
 
-Groups have no members yet, so a commit comes from a consumer that assigns its own partitions
-(generation -1, no member id), as Spark's do.
+Who may commit is for the group to say; here is what was committed, and what is to be forgotten.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.outcome import Outcome
 from pylog.broker_lite.protocol.errors import ErrorCode
+
+Place = tuple[str, int]  # topic, partition
 
 
 class OffsetKey(NamedTuple):
@@ -23,6 +25,7 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1  # only where a client of old said so; else the broker's retention counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +36,24 @@ class OffsetEvent:
 
 class Offsets:
     def __init__(self, metadata_bytes_max: int) -> None:
-        self._groups: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        self._groups: dict[str, dict[Place, CommittedOffset]] = {}
         self._metadata_bytes_max = metadata_bytes_max
 
     def commit(
-        self, group: str, generation_id: int, commits: dict[tuple[str, int], CommittedOffset]
-    ) -> Outcome[OffsetEvent, dict[tuple[str, int], ErrorCode]]:
+        self, group: str, generation_id: int, commits: Mapping[Place, CommittedOffset]
+    ) -> Outcome[OffsetEvent, dict[Place, ErrorCode]]:
+        """From a consumer that assigns its own partitions (generation -1, no member id), as Spark's do."""
         if not group:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
         if generation_id >= 0:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION, f"Group '{group}' has no members, nor generations.")
-        reply: dict[tuple[str, int], ErrorCode] = {}
+        return self.decide(group, commits)
+
+    def decide(
+        self, group: str, commits: Mapping[Place, CommittedOffset]
+    ) -> Outcome[OffsetEvent, dict[Place, ErrorCode]]:
+        """Whoever commits may."""
+        reply: dict[Place, ErrorCode] = {}
         events = []
         for place, committed in commits.items():
             if len(committed.metadata.encode()) > self._metadata_bytes_max:
@@ -53,16 +63,20 @@ class Offsets:
             events.append(OffsetEvent(OffsetKey(group, *place), committed))
         return Outcome(events, reply)
 
+    def tombstones(self, group: str, places: Iterable[Place]) -> list[OffsetEvent]:
+        """To forget what is committed for these."""
+        committed = self.committed(group)
+        return [OffsetEvent(OffsetKey(group, *place), None) for place in places if place in committed]
+
     def topic_deleted(self, topic: str) -> dict[str, list[OffsetEvent]]:
         """By group: what to forget, so that a topic made anew under the same name begins without commits."""
-        gone: dict[str, list[OffsetEvent]] = {}
-        for group, committed in self._groups.items():
-            for place in committed:
-                if place[0] == topic:
-                    gone.setdefault(group, []).append(OffsetEvent(OffsetKey(group, *place), None))
-        return gone
+        gone = {
+            group: self.tombstones(group, [place for place in committed if place[0] == topic])
+            for group, committed in self._groups.items()
+        }
+        return {group: events for group, events in gone.items() if events}
 
-    def committed(self, group: str) -> dict[tuple[str, int], CommittedOffset]:
+    def committed(self, group: str) -> dict[Place, CommittedOffset]:
         return self._groups.get(group, {})
 
     def replay(self, event: OffsetEvent) -> None:
@@ -73,3 +87,7 @@ class Offsets:
             self._groups[group].pop(place, None)
             if not self._groups[group]:
                 del self._groups[group]
+
+    def unload(self, group: str) -> None:
+        """Its log is lost: that nothing is known is not the same as that nothing was committed."""
+        self._groups.pop(group, None)

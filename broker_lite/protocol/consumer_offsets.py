@@ -11,6 +11,7 @@ from pylog.broker_lite.protocol.schema import array, data, int32, int64, message
 from pylog.broker_lite.protocol.wire import I16, Buffer, MalformedFrame
 
 TOPIC = "__consumer_offsets"
+EXPIRING_VALUE_VERSION = 1  # of an offset that says itself how long it is kept: no other version can
 
 _OFFSET_KEY_VERSION_MAX = 1
 _GROUP_KEY_VERSION = 2

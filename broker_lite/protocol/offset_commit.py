@@ -1,7 +1,10 @@
-"""OffsetCommit, key 8. v3: throttle. v5: no retention. v6: leader epoch. v7: static members. v8: flexible. v9: same."""
+"""OffsetCommit, key 8. v3: throttle. v5: no retention. v6: leader epoch. v7: static members. v8: flexible.
+v9: a group that is not there is named as such."""
 
 from pylog.broker_lite.protocol.schema import array, int16, int32, int64, message, string
 from pylog.broker_lite.protocol.spec import ApiSpec
+
+GROUP_NOT_FOUND_SINCE = 9
 
 
 @message

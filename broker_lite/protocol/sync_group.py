@@ -3,6 +3,8 @@
 from pylog.broker_lite.protocol.schema import array, data, int16, int32, message, string
 from pylog.broker_lite.protocol.spec import ApiSpec
 
+PROTOCOL_REQUIRED_SINCE = 5
+
 
 @message
 class SyncGroupRequestAssignment:
