@@ -89,6 +89,8 @@ class DiskLock(Lock):
 
 
 class Disk(FileSystem):
+    threads = 8
+
     def size_of(self, path: Path) -> int | None:
         try:
             found = os.stat(path)

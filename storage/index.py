@@ -101,6 +101,13 @@ class Index:
         self._unsynced = True
         self._reset(len(entries))
 
+    def clear(self) -> None:
+        """Start anew. A file that is empty already is left as it is: thousands are, when a broker starts."""
+        if self.count or self.surplus_bytes or self._files.size_of(self.path) is None:
+            self.replace(b"")
+        else:
+            self._reset(0)
+
     def stored_entries(self, number: int, count: int) -> list[tuple[int, int]]:
         """Straight from the file, for the few looks before the index is in use."""
         data = self._files.read_at(self.path, number * self._entry.size, count * self._entry.size)

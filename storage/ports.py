@@ -64,6 +64,8 @@ class FileSystem(ABC):
     """The abstract methods are single steps, between any two of which the machine may stop; the others are made of
     them."""
 
+    threads = 1  # how many may use it at once, and gain from it: disks sync many files as fast as one
+
     # -- looking
 
     @abstractmethod

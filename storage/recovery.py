@@ -84,8 +84,7 @@ class Loader:
         self._replayed_until: int | None = None  # where the producers' state stands; None: not loaded yet
 
     def load(self) -> Loaded:
-        swap.tidy(self._directory, self._files)
-        sizes = self._files.sizes_in(self._directory)
+        sizes = swap.tidy(self._directory, self._files)
         self._snapshots = snapshot_offsets(sizes)
         base_offsets = self._base_offsets(sizes)
         self._first_offset = base_offsets[0] if base_offsets else 0
@@ -262,26 +261,31 @@ class Loader:
     def _replayed(
         self, segment: Segment, batches: Iterator[tuple[int, BatchHeader]]
     ) -> Iterator[tuple[int, BatchHeader]]:
-        known_epoch, known_until = UNDEFINED_EPOCH, 0
+        known_epoch, known_until, before = UNDEFINED_EPOCH, 0, segment.base_offset - 1
         for position, header in batches:
-            if header.leader_epoch != known_epoch or header.base_offset >= known_until:
+            if header.leader_epoch != known_epoch or header.last_offset >= known_until:
                 known_epoch = header.leader_epoch
-                known_until = self._learn_epoch(known_epoch, header.base_offset)
+                known_until = self._learn_epoch(header, before)
+            before = header.base_offset
             ended = self._replay(segment, position, header)
             if ended is not None and ended.aborted:
                 segment.note_aborted(ended.index_entry())
             yield position, header
 
-    def _learn_epoch(self, epoch: int, offset: int) -> int:
-        """A batch at this offset is of this epoch; the offset at which, by what is known now, another one begins.
+    def _learn_epoch(self, header: BatchHeader, before: int) -> int:
+        """The offset at which, by what is known with this batch, another epoch begins; the last one began at `before`.
 
         Where the file says the same, it may say more: compaction takes the first batch of an epoch away, and then the
-        file alone knows where that one began."""
+        file alone knows where that one began. Where it does not, it is of something that was lost."""
         epochs = self._loaded.epochs
-        if epoch >= 0 and epochs.epoch_for(offset) != epoch:
-            epochs.truncate_from_end(offset)  # from here on the file is of something that was lost
-            epochs.assign(epoch, offset)
-        return min((entry.start_offset for entry in epochs.entries if entry.start_offset > offset), default=INT64_MAX)
+        if header.leader_epoch >= 0 and epochs.epoch_for(header.base_offset) != header.leader_epoch:
+            epochs.truncate_from_end(before + 1)
+            epochs.assign(header.leader_epoch, header.base_offset)
+        following = [entry.start_offset for entry in epochs.entries if entry.start_offset > header.base_offset]
+        if following and following[0] <= header.last_offset:  # no epoch begins within a batch
+            epochs.truncate_from_end(following[0])
+            return INT64_MAX
+        return following[0] if following else INT64_MAX
 
     def _cut(self, segment: Segment, size_bytes: int, reason: str) -> None:
         """Keep the tail, then cut it. Twice, if the machine stops in between: the second time overwrites the first."""

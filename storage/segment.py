@@ -266,8 +266,8 @@ class Segment:
     def rebuild(self, batches: Iterable[tuple[int, BatchHeader]]) -> None:
         """Index the batches of the log anew. Size and next offset follow: also when the iterator raises, they
         are those of the batches that it gave."""
-        self.offsets.replace(b"")
-        self.times.replace(b"")
+        self.offsets.clear()
+        self.times.clear()
         self.next_offset = self._max_timestamp_offset = self.base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_known = True

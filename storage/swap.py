@@ -67,9 +67,12 @@ def set_deleted(directory: Path, base_offset: int, files: FileSystem) -> list[Pa
     return renamed
 
 
-def tidy(directory: Path, files: FileSystem) -> None:
-    """Finish or undo what a stop left half done."""
-    names = sorted(files.sizes_in(directory))
+def tidy(directory: Path, files: FileSystem) -> dict[str, int]:
+    """Finish or undo what a stop left half done. Returns the files that there are then, with their sizes."""
+    sizes = files.sizes_in(directory)
+    if not any(name.endswith((CLEANED, DELETED, SWAP, ".tmp")) for name in sizes):
+        return sizes
+    names = sorted(sizes)
     for name in names:
         if name.endswith((CLEANED, DELETED, ".tmp")):
             files.remove(directory / name)
@@ -86,6 +89,7 @@ def tidy(directory: Path, files: FileSystem) -> None:
                 files.remove(directory / name)
         take_place(directory, base_offset, files)
         files.sync(directory)
+    return files.sizes_in(directory)
 
 
 def _last_offset_of_swap(directory: Path, base_offset: int, files: FileSystem) -> int:
