@@ -1,5 +1,6 @@
 """What is asked of batches before they are appended, and the offsets that they get. Touches no file."""
 
+import struct
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -17,13 +18,14 @@ from pylog.storage.batch import (
     NO_TIMESTAMP,
     PLACE,
     PREFIX_BYTES,
-    UNPACK_HEADER,
     BatchHeader,
 )
 from pylog.storage.errors import InvalidBatch, InvalidTimestamp
 from pylog.storage.segment import Placed
 from pylog.storage.transactions import Marker, read_marker
 
+# Of a header: length, magic, CRC, attributes, last offset delta, both timestamps, producer id, record count.
+_CLAIMS = struct.Struct(">8xi4xbIhiqqq6xi").unpack_from
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and header count, a byte each
 
 
@@ -48,9 +50,7 @@ def place(
     while position < end:
         # What is said here in one breath is said in words, with its errors, by `check` and `_check_claims`.
         if end - position >= HEADER_BYTES:
-            _, length, _, magic, crc, attributes, delta, first_ms, max_ms, producer_id, _, _, count = UNPACK_HEADER(
-                batches, position
-            )
+            length, magic, crc, attributes, delta, first_ms, max_ms, producer_id, count = _CLAIMS(batches, position)
             size_bytes = length + PREFIX_BYTES
             sound = (
                 magic == MAGIC

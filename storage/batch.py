@@ -18,7 +18,6 @@ Buffer = bytes | bytearray | memoryview
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
 PLACE = struct.Struct(">qii")  # base offset, length, leader epoch: what the CRC does not cover
-UNPACK_HEADER = _HEADER.unpack_from
 
 HEADER_BYTES = 61
 PREFIX_BYTES = 12  # base offset and length: what `length` itself does not count
