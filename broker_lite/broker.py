@@ -315,7 +315,7 @@ class Broker:
         partition.append(event_log.batch(records, self.now_ms()))
         for event in events:
             self.offsets.replay(event)
-        return self.flush(partition) if partition.log.flush_is_due else None
+        return self.flush(partition) if partition.flush_is_due else None
 
     async def new_producer_id(self) -> int:
         outcome = self.topics.next_producer_id()

@@ -10,6 +10,7 @@ from pylog.broker_lite.config import TopicConfig
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.log import Appended, PartitionLog
+from pylog.storage.log_config import INT64_MAX
 
 LEADER_EPOCH = 0  # one node: it has led from the beginning
 
@@ -38,17 +39,22 @@ class Partition:
         self.log = log
         self.config = config
         self.waiters: set[Waiter] = set()
+        self._flushes = log.config.flush_messages < INT64_MAX
         self._has_aborted: bool | None = None  # None: nobody has asked
 
     def append(self, batches: bytearray | memoryview) -> Appended:
-        """If the log's `flush_is_due` after this, the records are committed by `flushed`, and answered after it."""
+        """If `flush_is_due` after this, the records are committed by `flushed`, and answered after it."""
         log = self.log
         appended = log.append(batches, LEADER_EPOCH)
-        if not appended.duplicate and not log.flush_is_due:
+        if not appended.duplicate and not (self._flushes and log.flush_is_due):
             log.advance_high_watermark(appended.last_offset + 1)
             for waiter in self.waiters:
                 waiter.grew(len(batches))
         return appended
+
+    @property
+    def flush_is_due(self) -> bool:
+        return self._flushes and self.log.flush_is_due
 
     @property
     def has_aborted(self) -> bool:

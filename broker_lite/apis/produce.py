@@ -66,7 +66,7 @@ def _append(
         appended = partition.append(records)
     except EXPECTED as error:
         return _refused(asked.topic, asked.partition, error)
-    if partition.log.flush_is_due:
+    if partition.flush_is_due:
         due.append((index, partition))
     return ProducedPartition(
         asked.topic,

@@ -119,7 +119,10 @@ def encode_response(partitions: Sequence[ProducedPartition], version: int, throt
             else:
                 out += _RESULT_V3.pack(*result[1:5])
             if version >= 8:
-                _write_record_errors(out, result.record_errors, style)
+                if result.record_errors:
+                    _write_record_errors(out, result.record_errors, style)
+                else:
+                    style.write_count(out, 0)
                 style.write_string(out, result.error_message)
             out += style.no_tags
         out += style.no_tags

@@ -174,8 +174,7 @@ def test_segments_that_a_failed_round_left_below_the_start_go_with_the_next(file
         files.clock.advance(200)
         await produce_segments(broker, "t", 1)
         files.fail("*", errno.EIO, path="*/log-start-offset-checkpoint*")
-        with pytest.raises(OSError, match="Input/output error"):
-            await broker.upkeep.delete()
+        await broker.upkeep.delete()
         assert f"{0:020d}.log" in names_in(files, "t-0")
         await broker.upkeep.delete()
         assert f"{0:020d}.log.deleted" in names_in(files, "t-0")
