@@ -501,6 +501,18 @@ class PartitionLog:
             segment.release()
         return [segment.base_offset for segment in doomed]
 
+    def bury(self, base_offsets: list[int]) -> Iterator[Path]:
+        """Give the files of detached segments their last names. Any thread: the log may have been deleted since, and
+        another one have its directory; or it may have begun a new segment where an old one did."""
+        with self._flushing:
+            if self._closed:
+                return
+            self._files.sync(self.directory)  # the log begins with a name that is on the disk, or it seems to be cut
+            for base_offset in base_offsets:
+                if base_offset not in self._base_offsets:
+                    yield from swap.set_deleted(self.directory, base_offset, self._files)
+                    self._files.remove(self.directory / snapshot_name(base_offset))
+
     # -- compaction
 
     @property

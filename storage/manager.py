@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from pylog.storage import compaction, retention, swap
+from pylog.storage import compaction, retention
 from pylog.storage.cleaner_process import CleanerProcess
 from pylog.storage.compaction import Dirt
 from pylog.storage.compaction_job import CompactionJob, StartCleaner, plan_for
@@ -25,7 +25,6 @@ from pylog.storage.errors import DataDirectoryInUse, LogClosed, LogOffline, Stor
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, SystemClock
-from pylog.storage.producers import snapshot_name
 
 _log = logging.getLogger(__name__)
 
@@ -41,9 +40,8 @@ _TOPIC_ID = re.compile(r"^topic_id: *([A-Za-z0-9_-]{22})$", re.MULTILINE)
 class Doomed(NamedTuple):
     """Segments that are no longer part of their log, and whose files can go."""
 
-    directory: Path
+    log: PartitionLog
     base_offsets: list[int]
-    delay_ms: int
 
 
 class LogManager:
@@ -341,21 +339,16 @@ class LogManager:
                 with self._or_told(log.directory):
                     base_offsets = log.detach_deleted()
                     if base_offsets:
-                        doomed.append(Doomed(log.directory, base_offsets, log.config.file_delete_delay_ms))
+                        doomed.append(Doomed(log, base_offsets))
         return doomed
 
     def bury(self, doomed: Iterable[Doomed]) -> None:
         """Any thread. Files keep their bytes for a while: somebody may be about to open them."""
-        for directory, base_offsets, delay_ms in doomed:
-            with self._or_told(directory):
-                self._bury(directory, base_offsets, self._clock.now_ms() + delay_ms)
-
-    def _bury(self, directory: Path, base_offsets: list[int], remove_at_ms: int) -> None:
-        self._files.sync(directory)  # the log begins with a segment whose name is on the disk, or seems to be cut
-        for base_offset in base_offsets:
-            for path in swap.set_deleted(directory, base_offset, self._files):
-                self._buried.append((remove_at_ms, path))
-            self._files.remove(directory / snapshot_name(base_offset))
+        for log, base_offsets in doomed:
+            remove_at_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
+            with self._or_told(log.directory):
+                for path in log.bury(base_offsets):
+                    self._buried.append((remove_at_ms, path))
 
     @contextlib.contextmanager
     def _or_told(self, directory: Path) -> Iterator[None]:

@@ -166,7 +166,7 @@ def test_records_are_not_deleted_where_the_new_start_cannot_be_stored() -> None:
         log.move_start(2)
     manager.store_starts()
     doomed = manager.detach([("orders", 0), ("orders", 1)])
-    assert [entry.directory for entry in doomed] == [B / "orders-1"]
+    assert [entry.log.directory for entry in doomed] == [B / "orders-1"]
     with pytest.raises(OSError, match="No space left"):
         manager.delete_records("orders", 0, 2)
     assert len([name for name in files.sizes_in(A / "orders-0") if name.endswith(".log")]) == 3

@@ -178,7 +178,7 @@ def test_the_steps_can_be_taken_one_by_one() -> None:
     world.manager.store_starts()
     assert world.files.read(DATA / "log-start-offset-checkpoint") == b"0\n1\norders 0 4\n"
     (doomed,) = world.manager.detach(moved)
-    assert (doomed.directory, doomed.base_offsets, doomed.delay_ms) == (DATA / "orders-0", [0], 60)
+    assert (doomed.log.directory, doomed.base_offsets) == (DATA / "orders-0", [0])
     assert world.bases() == [0, 4, 8]
     world.manager.bury([doomed])
     assert world.bases() == [4, 8]
