@@ -71,7 +71,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
     else:
         import pylog
 
-        with pylog.Broker() as own:
+        with pylog.Broker(config={"log.retention.ms": -1}) as own:  # tests write records with timestamps of old
             yield own
 
 

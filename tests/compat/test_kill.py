@@ -21,7 +21,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def broker() -> Iterator[pylog.Broker]:
-    with pylog.Broker() as broker:
+    with pylog.Broker(config={"log.retention.ms": -1}) as broker:  # records here are old
         yield broker
 
 
