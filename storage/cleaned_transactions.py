@@ -1,5 +1,4 @@
-"""Transactions as the cleaner meets them, batch by batch from the log's start: which are aborted, whose markers are
-still needed.
+"""Transactions as the cleaner meets them, batch by batch: which are aborted, whose markers are still needed.
 
 A marker is needed as long as any batch of its transaction is there, an empty one included; after that it stays for
 `delete.retention.ms` more, for readers who have read the batches and wait for their end. An entry of the index of
@@ -12,8 +11,11 @@ from pylog.storage.transactions import AbortedTransaction, Marker
 
 
 class CleanedTransactions:
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+    def __init__(self, aborted: Iterable[AbortedTransaction], start_offset: int) -> None:
+        """For batches from `start_offset` on. `needs` is to be believed only if that is where the log begins."""
+        # one that ended before would seem to go on for ever: its marker does not come
+        coming = [transaction for transaction in aborted if transaction.last_offset >= start_offset]
+        self._coming = sorted(coming, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborting: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()  # producers with a transaction of which a batch is there
         self.still_needed: list[AbortedTransaction] = []  # for the index of the segment being written

@@ -147,6 +147,10 @@ class CleaningPlan:
         values["aborted"] = tuple(AbortedTransaction(*transaction) for transaction in values["aborted"])
         return cls(**values)
 
+    @property
+    def start_offset(self) -> int:
+        return self.segments[0][0] if self.segments else self.end_offset
+
     def next_offset(self, number: int) -> int:
         """Behind the last offset of this segment."""
         return self.segments[number + 1][0] if number + 1 < len(self.segments) else self.end_offset

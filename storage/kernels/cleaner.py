@@ -11,8 +11,9 @@ writes, of every segment that begins before that point, the batches that remain:
   data batch of a producer that may still write or the last batch of the new segment: then its header stays;
 - offsets, epochs and sequence numbers never change. Batches at `cleaned_until` and behind are copied unread.
 
-Memory: `dedupe_buffer_bytes`, which is taken only as far as keys come, plus a few MB of buffers, plus three times the
-largest batch (as it is read, its plain records, what becomes of them).
+Memory: `dedupe_buffer_bytes` for the table, of which a small log touches a part, plus some 40 MB of buffers, plus, of
+a batch over 4 MB, six times its plain records (as read, as plain, as rewritten with deltas of any length, compressed,
+in the buffer of the new segment).
 """
 
 import struct
@@ -74,13 +75,13 @@ class _Cleaner:
         self._map = OffsetMap(plan.dedupe_buffer_bytes)
         self._horizon_ms = min(plan.now_ms + plan.delete_retention_ms, _HORIZON_MS_MAX)
         self._producers = {last.producer_id: last for last in plan.producers}
-        self._last_data_offsets = np.array([last.last_data_offset for last in plan.producers], np.int64)
+        self._last_data_offsets = np.array(sorted({-1} | {last.last_data_offset for last in plan.producers}), np.int64)
         self._scratch = np.empty(0, np.uint8)
         self._bytes_before = self._bytes_after = self._records_before = self._records_after = self._tombstones = 0
 
     def run(self, on_group: Callable[[CleanedGroup], None] | None) -> CleaningResult:
         cleaned_until = self._note_keys()
-        transactions = CleanedTransactions(self._plan.aborted)
+        transactions = CleanedTransactions(self._plan.aborted, self._plan.start_offset)
         groups = []
         for numbers in grouped(self._plan, cleaned_until):
             groups.append(self._clean_group(numbers, cleaned_until, transactions))
@@ -106,7 +107,7 @@ class _Cleaner:
     def _note_keys(self) -> int:
         """Where this run ends."""
         plan = self._plan
-        transactions = CleanedTransactions(plan.aborted)
+        transactions = CleanedTransactions(plan.aborted, plan.first_dirty_offset)
         for number in range(len(plan.segments)):
             if plan.next_offset(number) <= plan.first_dirty_offset:
                 continue
@@ -183,7 +184,8 @@ class _Cleaner:
                 orders[row] |= self._order_for_control(header, _is_needed(chunk, row, header, transactions))
             elif transactions.is_aborted(header.producer_id, header.last_offset):
                 orders[row] |= compact.DISCARD
-        for row in np.flatnonzero(np.isin(chunk.last_offsets, self._last_data_offsets)).tolist():
+        nearest = self._last_data_offsets.searchsorted(chunk.last_offsets, "right") - 1
+        for row in np.flatnonzero(self._last_data_offsets[nearest] == chunk.last_offsets).tolist():
             header = chunk.header(row)
             last = self._producers.get(header.producer_id)
             if last is not None and last.last_data_offset == header.last_offset:
