@@ -82,8 +82,8 @@ def _shown(value: Any) -> str:
 def _printable(shown: str) -> str:
     if shown.isprintable():
         return shown
-    escaped = shown.replace("\\", "\\\\")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in escaped)
+    quoted = repr('"' + shown)  # a double quote makes it choose single ones
+    return quoted[2:-1].replace("\\'", "'")
 
 
 def dump(path: Path, detail: Detail, files: FileSystem = DISK) -> Iterator[Row]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pylog.storage.batch import walk
 from pylog.storage.checkpoints import RECOVERY_POINTS
@@ -170,6 +172,17 @@ def test_keys_and_values_never_break_a_line() -> None:
         "| offset: 0 CreateTime: 5 keySize: 11 valueSize: 7 sequence: -1 headerKeys: [a\\tb] "
         "key: schlüssel\\n payload: \\x1b[31m\ufffd\\\\"
     )
+
+
+@given(st.text(alphabet=st.sampled_from("a\\'\"\n\x1b\u2028\xa0ü"), max_size=8))
+def test_what_cannot_be_printed_is_escaped_and_nothing_else(value: str) -> None:
+    """Backslashes only where something else is, or nobody could tell the two apart."""
+    files, path = in_memory("00000000000000000000.log", bytes(encode_batch([Record(0, 5, None, value.encode())])))
+    line = shown(files, path, DATA_TOO)[-1].split(" payload: ")[1]
+    assert line.isprintable()
+    escaped = value.replace("\\", "\\\\")
+    plainly = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in escaped)
+    assert line == (value if value.isprintable() else plainly)
 
 
 def test_sequence_numbers_begin_anew_behind_the_largest() -> None:
