@@ -32,7 +32,7 @@ bench: java $(INSTALLED) ## pylog beside its peers, measured in one run
 faults: $(INSTALLED) ## only the tests that break things, with more rounds
 	PYLOG_FAULT_ROUNDS=20 $(PYTEST) -m faults $(TEST_ARGS)
 
-test-kafka: java $(INSTALLED) ## the connector's tests against a real Apache Kafka
+test-kafka: java $(INSTALLED) ## against a real Apache Kafka: the connector, and data directories both ways
 	$(RUN) -m tests.support.jars
 	$(PYTEST) --broker=kafka $(TEST_ARGS)
 

@@ -12,12 +12,14 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.epochs import EpochEntry
 from pylog.storage.records import Record
 from tests.support.back_and_forth import (
+    CLEAN_WORDS,
     CLOSED,
     HANDOVERS,
     KAFKA_KILLED,
     KILLED,
     STOPPED,
     TORN_TOPICS,
+    UNCLEAN_WORDS,
     Story,
     back_and_forth,
 )
@@ -108,11 +110,16 @@ def test_kafka_keeps_our_leader_epochs_and_adds_its_own(story: Story, topic: str
 
 
 def test_kafka_has_no_complaint_about_what_we_closed(story: Story) -> None:
-    assert [line for line in story.kafkas_words[CLOSED] if is_about_our_logs(line)] == []
+    words = story.kafkas_words[CLOSED]
+    assert [line for line in words if is_about_our_logs(line)] == []
+    assert any(CLEAN_WORDS in line for line in words)
+    assert not any(UNCLEAN_WORDS in line for line in words)
 
 
 def test_kafka_cuts_our_torn_tails_and_complains_of_nothing_else(story: Story) -> None:
-    about_us = [line for line in story.kafkas_words[KILLED] if is_about_our_logs(line)]
+    words = story.kafkas_words[KILLED]
+    assert any(UNCLEAN_WORDS in line for line in words)
+    about_us = [line for line in words if is_about_our_logs(line)]
     assert len(about_us) == len(TORN_TOPICS)
     for topic in TORN_TOPICS:
         end = story.before[KILLED][topic].bounds.high_watermark

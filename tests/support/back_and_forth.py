@@ -41,6 +41,8 @@ CLOSED, STOPPED = "we close, Kafka starts", "Kafka stops, we open"
 KILLED, KAFKA_KILLED = "we are killed, Kafka starts", "Kafka is killed, we open"
 HANDOVERS = (CLOSED, STOPPED, KILLED, KAFKA_KILLED)
 TORN_TOPICS = ("codecs", "transactions")
+CLEAN_WORDS = "since clean shutdown file was found"
+UNCLEAN_WORDS = "since no clean shutdown file was found"
 
 _Views = dict[str, View]
 
@@ -58,7 +60,7 @@ class Story:
     aborted: View | None = None  # "transactions", when the one that we left open was aborted
     findings: dict[str, list[Finding]] = field(default_factory=dict)
     dumps: dict[str, SegmentDump] = field(default_factory=dict)
-    kafkas_words: dict[str, list[str]] = field(default_factory=dict)  # its warnings and errors
+    kafkas_words: dict[str, list[str]] = field(default_factory=dict)  # its warnings and errors, and how it began
 
 
 def back_and_forth() -> Story:
@@ -185,7 +187,7 @@ def _views(servers: str) -> _Views:
 
 def _words(server: ApacheKafka) -> list[str]:
     lines = server.log.read_text(errors="replace").splitlines()
-    return [line for line in lines if " WARN " in line or " ERROR " in line]
+    return [line for line in lines if any(word in line for word in (" WARN ", " ERROR ", CLEAN_WORDS, UNCLEAN_WORDS))]
 
 
 def _producer_goes_on(servers: str, story: Story) -> None:

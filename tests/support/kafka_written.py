@@ -117,7 +117,7 @@ def _first_life(server: ApacheKafka, start_ms: int) -> None:
         writer.write("append-time", step, range(step, 12))
         writer.write("deleted", step, range(10))
         writer.write("deletion-lost", step, range(10))
-    others = [ForeignRecord(None, bytes([n]) * 400, (("h", b""),), start_ms + 5 * STEP_MS + n) for n in range(20)]
+    others = [ForeignRecord(None, b"%d" % n * 200, (("h", b""),), start_ms + 5 * STEP_MS + n) for n in range(20)]
     for codec in ("gzip", "snappy", "lz4", "zstd"):  # kafka-python frames its snappy as Java does
         CLIENTS["kafka-python"].produce(servers, "codecs", others, codec=codec)
     _delete_records(servers, "deletion-lost", 25)
