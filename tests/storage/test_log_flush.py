@@ -258,3 +258,41 @@ def test_a_full_disk_that_cannot_take_the_epochs_does_not_take_the_log_offline()
     log.flush()
     assert log.recovery_point == 2
     assert files.read(log.directory / EPOCHS) == b"0\n1\n5 0\n"
+
+
+def test_a_flush_in_the_middle_of_anything_promises_no_more_than_it_has_synced() -> None:
+    """As from another thread, before any step that an append, a roll, a deletion or a truncation takes on the disk."""
+
+    def work(log: PartitionLog) -> None:
+        for number in range(6):
+            log.append(batch_of(1, producer_id=7, sequence=number, transactional=True), number // 2)
+            log.advance_high_watermark(log.log_end_offset)
+        log.append(marker_of(7, commit=False), 3)
+        log.move_start(1)
+        log.detach_deleted()
+        log.append(batch_of(1), 4)
+
+    config = LogConfig(segment_bytes=3 * BATCH_BYTES, index_interval_bytes=0)
+    promised = []
+    for step in range(1, 1000):
+        files, log = _log(config)
+        files.sync_all()
+        first = files.operations
+
+        def flush(files: SimulatedFiles = files, log: PartitionLog = log, at: int = first + step) -> None:
+            if files.operations == at:
+                files.before_operation = None
+                log.flush()
+                crashed = files.after_machine_crash(None)
+                trust = Trust(clean=False, recovery_point=log.recovery_point, log_start_offset=log.log_start_offset)
+                again = PartitionLog(log.directory, config, trust, files=crashed)
+                assert again.log_end_offset >= log.recovery_point
+                assert again.recovery_point == log.recovery_point
+                promised.append(log.recovery_point)
+
+        files.before_operation = flush
+        work(log)
+        if files.before_operation is not None:
+            break
+    assert step > 40
+    assert set(promised) >= set(range(8))

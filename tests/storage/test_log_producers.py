@@ -1,6 +1,7 @@
 """What the log knows of its producers: repeats are answered, gaps refused, and a restart changes nothing of it."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -180,22 +181,24 @@ LOSSES = [_all_gone, _newest_gone, _newest_empty, _newest_cut, _all_flipped, _fr
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_lost_or_damaged_snapshot_costs_a_scan_after_an_unclean_stop(tmp_path: Path, loss: object) -> None:
+def test_a_lost_or_damaged_snapshot_costs_a_scan_after_an_unclean_stop(
+    tmp_path: Path, loss: Callable[[Path], None]
+) -> None:
     log = _with_three_producers(tmp_path)
     before = _views(log)
     log.close()
-    assert callable(loss)
     loss(log.directory)
     log = PartitionLog(log.directory, log.config, Trust(clean=False))
     assert _views(log) == before
 
 
 @pytest.mark.parametrize("loss", LOSSES[1:])
-def test_a_lost_or_damaged_snapshot_costs_a_scan_after_a_clean_stop(tmp_path: Path, loss: object) -> None:
+def test_a_lost_or_damaged_snapshot_costs_a_scan_after_a_clean_stop(
+    tmp_path: Path, loss: Callable[[Path], None]
+) -> None:
     log = _with_three_producers(tmp_path)
     before = _views(log)
     log.close()
-    assert callable(loss)
     loss(log.directory)
     log = PartitionLog(log.directory, log.config, Trust(clean=True))
     assert _views(log) == before

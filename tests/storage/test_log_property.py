@@ -1,5 +1,7 @@
 """Any sequence of appends, producers, transactions, rolls, deletions, truncations, closes and kills against a list."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -231,9 +233,8 @@ class LogMachine(RuleBasedStateMachine):
     def begin_anew(self, offset: int) -> None:
         self._begin_anew_at(offset, self.log.truncate_fully_and_start_at)
 
-    def _begin_anew_at(self, offset: int, work: object) -> None:
-        assert callable(work)
-        work(offset)
+    def _begin_anew_at(self, offset: int, truncate: Callable[[int], None]) -> None:
+        truncate(offset)
         self.twin.begin_anew_at(offset)
         self.certain.clear()
 
