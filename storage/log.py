@@ -37,7 +37,7 @@ from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, LogFile, SystemClock
 from pylog.storage.producers import Duplicate, Producers, snapshot_name, snapshot_offsets
 from pylog.storage.recovery import CLEAN, UNCLEAN, Cut, Loader, Trust
-from pylog.storage.segment import Placed, Segment
+from pylog.storage.segment import Segment
 from pylog.storage.transactions import AbortedTransaction, aborted_in
 from pylog.storage.views import SegmentView
 
@@ -97,6 +97,7 @@ class PartitionLog:
         self.producers.high_watermark_moved(self._high_watermark)
         self.failure: Exception | None = None
         self._closed = False
+        self._unusable = False  # closed, or failed
         # What is not yet known to be on the disk: sealed segments, the active one, names, epochs.
         self._flushing = threading.Lock()
         self._unsynced: list[Segment] = []
@@ -169,13 +170,15 @@ class PartitionLog:
         """Check every batch, give it its offsets in place, and write all of them at once.
 
         If this raises, the log is as it was before."""
-        self._check_open()
+        if self._unusable:
+            self._check_open()
         size_bytes = len(batches)
         config = self.config
         if size_bytes > config.segment_bytes:
             raise BatchTooLarge(f"{size_bytes} bytes do not fit into a segment of {config.segment_bytes}")
         append_time_ms = self._clock.now_ms() if config.log_append_time else NO_TIMESTAMP
-        base_offset = self._active.next_offset
+        active = self._active
+        base_offset = active.next_offset
         placed, sequenced, max_timestamp_ms = place(batches, base_offset, leader_epoch, append_time_ms)
         last_offset = placed[-1][1]
         if sequenced:
@@ -185,14 +188,23 @@ class PartitionLog:
                     raise OutOfOrderSequence("a batch that is in the log already comes together with others")
                 append_time_ms = duplicate.timestamp_ms if config.log_append_time else NO_TIMESTAMP
                 return Appended(duplicate.base_offset, duplicate.last_offset, append_time_ms, duplicate=True)
-        self._write(batches, placed, last_offset, max_timestamp_ms)
+        try:
+            room = active.has_room(size_bytes, last_offset, config.segment_bytes, config.index_bytes_max)
+            if not room or self._is_too_old(max_timestamp_ms):
+                self._roll()
+                active = self._active
+            active.append(batches, placed)
+        except OSError as error:
+            if error.errno not in _PASSING:
+                self._fail(error)
+            raise
         for header, marker in sequenced:
             ended = self.producers.applied(header, marker)
             if ended is not None and ended.aborted:
-                self._active.note_aborted(ended.index_entry())
+                active.note_aborted(ended.index_entry())
                 self._names_unsynced = True  # it may have made the file
-        epoch = self.epochs.latest
-        if epoch is None or leader_epoch > epoch.epoch:
+        known_epochs = self.epochs.entries
+        if not known_epochs or leader_epoch > known_epochs[-1].epoch:
             self._epochs_unstored |= self.epochs.assign(leader_epoch, base_offset)
         if self._epochs_unstored:
             self._store_epochs()
@@ -208,26 +220,13 @@ class PartitionLog:
         data = [header for header, _ in sequenced if not header.is_control]
         return self.producers.check(data) if data else None
 
-    def _write(self, data: bytearray | memoryview, placed: list[Placed], last_offset: int, timestamp_ms: int) -> None:
-        config = self.config
-        active = self._active
-        try:
-            room = active.has_room(len(data), last_offset, config.segment_bytes, config.index_bytes_max)
-            if not room or self._is_too_old(timestamp_ms):
-                self._roll()
-            self._active.append(data, placed)
-        except OSError as error:
-            if error.errno not in _PASSING:
-                self._fail(error)
-            raise
-
     def _is_too_old(self, timestamp_ms: int) -> bool:
         """`segment.ms`, counted as Kafka counts it: in the batches' own time where they have one."""
         active = self._active
-        if not active.size_bytes:
-            return False
         first_ms = active.first_timestamp_ms
         if first_ms is None:
+            if not active.size_bytes:
+                return False
             first_ms = active.first_batch_timestamp_ms()
         if first_ms != NO_TIMESTAMP and timestamp_ms != NO_TIMESTAMP:
             return timestamp_ms - first_ms > self._roll_after_ms
@@ -289,7 +288,8 @@ class PartitionLog:
         up to `end_offset` (the end of the log if not given), where a batch begins.
 
         At least one batch, even if it is larger than `bytes_max`. None at the end."""
-        self._check_open()
+        if self._unusable:
+            self._check_open()
         log_end_offset = self._active.next_offset
         if not self._start_offset <= offset < log_end_offset:
             if offset == log_end_offset:
@@ -410,8 +410,11 @@ class PartitionLog:
                 self.recovery_point = end_offset
 
     def _sync_sealed(self, segment: Segment) -> None:
+        snapshot = self.directory / snapshot_name(segment.next_offset)  # taken when it was sealed
         try:
             segment.sync()
+            if self._files.size_of(snapshot) is not None:
+                self._files.sync(snapshot)
         except FileNotFoundError:
             if segment in self._segments:  # and was not deleted meanwhile
                 raise
@@ -456,13 +459,14 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Let go of the files without a last write: they are to be deleted, or have failed."""
-        self._closed = True
+        self._closed = self._unusable = True
         for segment in self._segments:
             segment.release()
 
     def _fail(self, error: Exception) -> None:
         if self.failure is None:
             self.failure = error
+            self._unusable = True
             _log.error("%s is offline: %s", self.directory, error)
 
     def _check_open(self) -> None:

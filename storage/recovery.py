@@ -130,7 +130,8 @@ class Loader:
         self._remove_strange_snapshots()
         for segment in loaded.segments:
             segment.release()
-        loaded.epochs_stored = loaded.epochs.entries == stored_epochs
+        illegible = not loaded_epochs and bool(sizes.get(FILE_NAME))
+        loaded.epochs_stored = loaded.epochs.entries == stored_epochs and not illegible
         return loaded
 
     def producers_of(self, segments: list[Segment]) -> Producers:
