@@ -26,7 +26,7 @@ from pylog.storage.ports import FileSystem
 from pylog.storage.producers import CompletedTransaction, Producers, snapshot_name, snapshot_offsets
 from pylog.storage.scan import CHUNK_BYTES, checked_batches, ends_are_sound, in_order, sizes_are_sound
 from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
-from pylog.storage.transactions import read_marker
+from pylog.storage.transactions import TransactionIndex, read_marker
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +106,8 @@ class Loader:
             whole = True
             if self._is_trusted(following):
                 self._open_trusted(segment, following, sizes)
+                if sizes.get(segment.path_with(ABORTED_SUFFIX).name):
+                    self._check_aborted(segment)
             else:
                 if self._replayed_until is None:
                     self._load_producers(base_offset)
@@ -228,6 +230,24 @@ class Loader:
         if following is not None:
             segment.store_indexes()
             segment.sync()  # no flush will: it was sealed long ago
+
+    def _check_aborted(self, segment: Segment) -> None:
+        """An index of aborted transactions that cannot be is built anew from the batches."""
+        path = segment.path_with(ABORTED_SUFFIX)
+        try:
+            TransactionIndex(path, self._files).check(segment.base_offset, segment.next_offset)
+        except StorageError as error:
+            _log.error("%s; it is built anew", error)
+            before = Loader(self._directory, self._config, UNCLEAN, self._files, self._open_files)
+            before._loaded.segments, before._snapshots = self._loaded.segments, list(self._snapshots)
+            before._first_offset = self._first_offset
+            before._load_producers(segment.base_offset)
+            self._files.remove(path)
+            for position, header in segment.headers(0):
+                ended = before._replay(segment, position, header)
+                if ended is not None and ended.aborted:
+                    segment.note_aborted(ended.index_entry())
+            segment.sync()
 
     # -- everything behind the recovery point
 

@@ -258,6 +258,20 @@ def test_the_index_of_a_segment_is_what_recovery_makes_of_it(tmp_path: Path) -> 
     assert {path.name: path.read_bytes() for path in log.directory.glob("*.txnindex")} == before
 
 
+def test_an_index_of_a_trusted_segment_that_cannot_be_is_made_anew(tmp_path: Path) -> None:
+    log = log_in(tmp_path, LogConfig(segment_bytes=6 * BATCH_BYTES))
+    aborted = _story(log)
+    log.close()
+    before = {path.name: path.read_bytes() for path in log.directory.glob("*.txnindex")}
+    for path in log.directory.glob("*.txnindex"):
+        data = bytearray(path.read_bytes())
+        data[18] ^= 0x40  # the marker of the first entry is far away now
+        path.write_bytes(data)
+    log = reopened(log, Trust(clean=True))
+    assert {path.name: path.read_bytes() for path in log.directory.glob("*.txnindex")} == before
+    assert [entry[:3] for entry in log.aborted_transactions(0, 1000)] == aborted
+
+
 def test_only_the_index_behind_the_recovery_point_is_made_anew(tmp_path: Path) -> None:
     log = log_in(tmp_path, LogConfig(segment_bytes=6 * BATCH_BYTES))
     _story(log)
