@@ -416,7 +416,7 @@ class PartitionLog:
             if self._files.size_of(snapshot) is not None:
                 self._files.sync(snapshot)
         except FileNotFoundError:
-            if segment in self._segments:  # and was not deleted meanwhile
+            if segment in self._segments and not self._swapping:  # else deleted or compacted meanwhile
                 raise
 
     @property
