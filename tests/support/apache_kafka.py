@@ -23,10 +23,10 @@ STOP_SECONDS_MAX = 60.0
 START_ATTEMPTS_MAX = 3
 _GUARD = Path(__file__).with_name("guard.py")
 
-# For one that compacts, expires nothing, and is started again at once after a kill.
+# For one that is to be back soon after a kill: until its old registration ends it may not come back.
+SOON_BACK = {"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "5000"}
+# For one that compacts at once, expires nothing, and has few partitions of its own.
 QUICK = {
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "5000",  # a killed broker's registration has to end before it may come back
     "log.cleaner.backoff.ms": "50",
     "log.retention.ms": "-1",
     "offsets.topic.num.partitions": "1",

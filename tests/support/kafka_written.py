@@ -17,7 +17,7 @@ import confluent_kafka
 import kafka
 
 from pylog.storage.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
-from tests.support.apache_kafka import QUICK, ApacheKafka
+from tests.support.apache_kafka import QUICK, SOON_BACK, ApacheKafka
 from tests.support.foreign_clients import CLIENTS, ForeignRecord
 from tests.support.java_tools import PRODUCER_PERFORMANCE, run_kafka_tool
 from tests.support.partition_views import View, create_topics, views_through, wait_for_leaders
@@ -60,7 +60,7 @@ class Writer:
             "log_level": 0,
         }
         if name is not None:
-            settings["transactional.id"] = name
+            settings |= {"transactional.id": name, "transaction.timeout.ms": 600_000}  # nobody else is to end it
         self._producer = confluent_kafka.Producer(settings)
         self._now_ms = start_ms
         if name is not None:
@@ -94,7 +94,7 @@ class Writer:
 def written_by_kafka(folder: Path) -> Iterator[Left]:
     """First as kill -9 leaves it, then, with more in it, as a clean stop does. Both are copies in `folder`."""
     start_ms = int(time.time() * 1000) - 60_000
-    with ApacheKafka(QUICK) as kafka_server:
+    with ApacheKafka(QUICK | SOON_BACK) as kafka_server:
         servers = kafka_server.bootstrap_servers
         create_topics(servers, TOPICS)
         _first_life(kafka_server, start_ms)
