@@ -441,8 +441,10 @@ class LogManager:
 
     def _lower_checkpoints(self, key: Key, offset: int) -> None:
         """Before the truncation: what is appended after it is not what the checkpoints speak of. A start that is lower
-        comes after it: deleted records must not come back."""
+        comes after it: deleted records must not come back. The present one is needed when all segments are gone."""
         log, home = self._logs[key], self._homes[key]
+        if log.log_start_offset > home.trust_in(key).log_start_offset:
+            home.store_log_starts({key: log.log_start_offset})
         home.store_recovery_points({key: min(offset, log.recovery_point)})
         if home.cleaned_until(key) > offset:
             home.note_cleaned(key, offset)
