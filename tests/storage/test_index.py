@@ -158,6 +158,19 @@ def test_only_what_was_stored_since_the_last_time_is_synced() -> None:
     assert files.history == ["1 write_at /sim/i: 8 bytes at 0", "2 sync /sim/i"]
 
 
+def test_a_sync_for_which_there_was_no_descriptor_is_still_to_be_done() -> None:
+    files = SimulatedFiles()
+    index = Index(files.root / "i", OFFSET_ENTRY, 0, files)
+    index.append(1, 1)
+    index.store()
+    files.fail("sync", errno.EMFILE)
+    with pytest.raises(OSError, match="Too many open files"):
+        index.sync()
+    before = files.operations
+    index.sync()
+    assert files.operations == before + 1
+
+
 def test_a_released_index_maps_its_file_again() -> None:
     files = SimulatedFiles()
     index = Index(files.root / "i", OFFSET_ENTRY, 0, files)

@@ -1,6 +1,7 @@
 """Checkpoints: what they say of a log, that it is never believed of another, and that a lie costs a scan at most."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -210,7 +211,7 @@ def _is_free(lock: threading.RLock) -> bool:  # type: ignore[valid-type]
     return answers[0]
 
 
-def test_no_log_is_deleted_between_the_look_at_it_and_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_log_is_deleted_between_the_look_at_it_and_the_checkpoint() -> None:
     """A thread that looked at the log before it was deleted, and stored after that, would bring its offsets back."""
     files = SimulatedFiles()
     manager = _managed(files)
@@ -218,19 +219,49 @@ def test_no_log_is_deleted_between_the_look_at_it_and_the_checkpoint(monkeypatch
     log.flush()
     home = manager._homes["orders", 0]
     looks: list[bool] = []
-    monkeypatch.setattr(
-        type(log), "log_start_offset", property(lambda self: looks.append(_is_free(home.storing)) or self._start_offset)
-    )
-    files.before_operation = lambda: looks.append(_is_free(home.storing))
+
+    class Looked(int):
+        def __gt__(self, other: int) -> bool:
+            looks.append(_is_free(home.storing))
+            return int(self) > other
+
+    log.recovery_point = Looked(log.recovery_point)
+    log._start_offset = Looked(3)
     manager.checkpoint()
+    log._start_offset = Looked(4)
     manager.store_starts()
-    assert looks
+    assert len(looks) == 3
     assert not any(looks)
-    writes = [line for line in files.history if RECOVERY_POINTS.name in line]
-    looks.clear()
-    files.before_operation = lambda: looks.append(RECOVERY_POINTS.name in files.history[-1] and _is_free(home.storing))
-    manager.delete("orders", 0)
-    assert len([line for line in files.history if RECOVERY_POINTS.name in line]) > len(writes)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda manager: manager.checkpoint(), id="checkpoint"),
+        pytest.param(lambda manager: manager.delete_records("orders", 0, 5), id="deletion of records"),
+        pytest.param(lambda manager: manager.truncate_to("orders", 0, 5), id="truncation"),
+        pytest.param(lambda manager: manager.truncate_fully_and_start_at("orders", 0, 5), id="full truncation"),
+        pytest.param(lambda manager: manager.delete("orders", 0), id="deletion"),
+    ],
+)
+def test_two_threads_never_write_the_same_checkpoint(work: Callable[[LogManager], None]) -> None:
+    files = SimulatedFiles()
+    manager = _managed(files)
+    log = _fill(manager.open("orders", 0, ID))
+    log.flush()
+    manager.checkpoint()
+    _fill(log, 1)
+    log.flush()
+    home = manager._homes["orders", 0]
+    looks: list[bool] = []
+
+    def look() -> None:
+        if "-checkpoint" in files.history[-1] and "/orders-0" not in files.history[-1]:
+            looks.append(_is_free(home.storing))
+
+    files.before_operation = look
+    work(manager)
+    assert looks
     assert not any(looks)
     assert _is_free(home.storing)
 
@@ -258,6 +289,21 @@ def test_a_truncation_is_known_to_the_checkpoints(to: int) -> None:
         crashed.truncate(log.directory / last, size_bytes - 1)
     again = _managed(crashed).open("orders", 0, ID)
     assert offsets_in(again) == list(range(end + (4 if size_bytes else 6)))
+
+
+def test_a_truncation_within_a_batch_is_known_to_the_checkpoints() -> None:
+    """The batch goes whole, so the log ends before the offset, and what comes next may be torn."""
+    files = SimulatedFiles()
+    manager = _managed(files)
+    log = _fill(manager.open("orders", 0, ID))
+    log.flush()
+    manager.checkpoint()
+    manager.truncate_to("orders", 0, 1)
+    _fill(log, 1)
+    crashed = files.after_process_crash()
+    crashed.truncate(log.directory / f"{0:020d}.log", BATCH_BYTES - 1)
+    again = _managed(crashed).open("orders", 0, ID)
+    assert (again.log_end_offset, len(again.cuts)) == (0, 1)
 
 
 def test_a_truncation_below_the_start_takes_its_checkpoint_along() -> None:

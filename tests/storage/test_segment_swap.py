@@ -209,6 +209,22 @@ def test_segments_that_are_being_replaced_stay_readable_whatever_their_names_sta
     assert log.offset_at_time(START_MS + 1) == (START_MS + 1, 1)
 
 
+def test_the_log_is_named_last_when_everything_else_is_on_the_disk() -> None:
+    """It says that there is something to finish, and then that all is done."""
+    files = SimulatedFiles()
+    log = _filled(files)
+    _cleaned(log, 0, [3], 7)
+    for step, gone in ((swap.promote, ".cleaned"), (swap.take_place, ".swap")):
+        before = files.operations
+        step(log.directory, 0, files)
+        steps = [line.split()[1:3] for line in files.history[before:]]
+        of_log = ["rename", str(log.directory / f"{0:020d}.log{gone}")]
+        renames = [taken for taken in steps if taken[0] == "rename"]
+        assert renames[-1] == of_log
+        assert len(renames) == (3 if gone == ".cleaned" else 4)
+        assert steps[steps.index(of_log) - 1] == ["sync", str(log.directory)]
+
+
 def test_a_deleted_segment_has_its_log_renamed_first() -> None:
     files = SimulatedFiles()
     log = _filled(files)
