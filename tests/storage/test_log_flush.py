@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pylog.storage.batch import BatchHeader
 from pylog.storage.errors import LogOffline
 from pylog.storage.log import LogConfig, PartitionLog
+from pylog.storage.producers import CompletedTransaction, Producers
 from pylog.storage.recovery import Trust
+from pylog.storage.transactions import Marker
 from tests.support.clock import SettableClock
 from tests.support.logs import START_MS, batch_of, log_in, marker_of, offsets_in, reopened
 from tests.support.simulated_files import SimulatedFiles
@@ -296,3 +299,23 @@ def test_a_flush_in_the_middle_of_anything_promises_no_more_than_it_has_synced()
             break
     assert step > 40
     assert set(promised) >= set(range(8))
+
+
+def test_a_flush_between_a_write_and_its_mark_syncs_what_it_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from another thread: the batch is in the log, and the append has yet to say so."""
+    files, log = _log()
+    log.append(batch_of(1, producer_id=7), 0)
+    log.flush()
+    files.sync_all()
+    applied = Producers.applied
+
+    def flushed(producers: Producers, header: BatchHeader, marker: Marker | None = None) -> CompletedTransaction | None:
+        log.flush()
+        crashed = files.after_machine_crash(None)
+        trust = Trust(clean=False, recovery_point=log.recovery_point)
+        monkeypatch.undo()
+        assert PartitionLog(log.directory, log.config, trust, files=crashed).log_end_offset == log.recovery_point == 2
+        return applied(producers, header, marker)
+
+    monkeypatch.setattr(Producers, "applied", flushed)
+    log.append(batch_of(1, producer_id=7, sequence=1), 0)
