@@ -8,10 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 import pylog
 from pylog.embedded import BrokerFailed
+from tests.support.foreign_clients import CLIENTS
 
 SERVE = [sys.executable, "-m", "pylog", "serve"]
 
@@ -154,6 +156,31 @@ def test_another_node_id_than_the_directorys_is_refused(tmp_path):
         pass
     with pytest.raises(BrokerFailed, match="belongs to node 1"):
         pylog.Broker(tmp_path, config={"node.id": 2}).start()
+
+
+def test_many_partitions_need_few_descriptors(tmp_path):
+    partitions = 200
+    limited = ["sh", "-c", 'ulimit -n 100; exec "$@"', "sh", *SERVE, "--data", tmp_path, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(limited, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = process.stdout.readline().split()[-1]
+            client = CLIENTS["confluent-kafka"]
+            client.create_topic(address, "t", partitions)
+            producer = confluent_kafka.Producer({"bootstrap.servers": address})
+            refused = []
+            for value in (b"first", b"second"):
+                for partition in range(partitions):
+                    producer.produce(
+                        "t", value, partition=partition, on_delivery=lambda error, _: error and refused.append(error)
+                    )
+                assert producer.flush(60) == 0
+            assert not refused
+            assert len(os.listdir(f"/proc/{process.pid}/fd")) < 100
+            for partition in (0, partitions // 2, partitions - 1):
+                records = client.consume(address, "t", 2, partition=partition)
+                assert [record.value for record in records] == [b"first", b"second"]
+        finally:
+            process.terminate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

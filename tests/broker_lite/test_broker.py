@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import threading
 from uuid import UUID
 
 import pytest
@@ -11,7 +10,7 @@ from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.records import Record, encode_batch
-from tests.support.brokers import running
+from tests.support.brokers import busy_disk, running
 
 pytestmark = pytest.mark.faults
 
@@ -194,16 +193,15 @@ def test_a_deletion_is_done_though_its_client_has_gone(tmp_path):
     async def delete_and_leave(broker):
         await broker.create_topic("orders", 1)
         broker.partition("orders", 0).append(a_batch(b"old"))
-        busy = threading.Event()
-        broker._disk.submit(busy.wait)
-        deletion = asyncio.create_task(broker.delete_topic("orders", NO_ID))
-        await asyncio.sleep(0)
-        deletion.cancel()
-        creation = asyncio.create_task(broker.create_topic("orders", 1))
-        await asyncio.sleep(0)
-        busy.set()
-        await creation
-        assert broker.partition("orders", 0).append(a_batch(b"new")).base_offset == 0
+        with busy_disk(broker) as busy:
+            deletion = asyncio.create_task(broker.delete_topic("orders", NO_ID))
+            await asyncio.sleep(0)
+            deletion.cancel()
+            creation = asyncio.create_task(broker.create_topic("orders", 1))
+            await asyncio.sleep(0)
+            busy.set()
+            await creation
+            assert broker.partition("orders", 0).append(a_batch(b"new")).base_offset == 0
 
     async def end(broker):
         return broker.partition("orders", 0).log.log_end_offset
@@ -220,3 +218,29 @@ def test_small_segments_of_users_do_not_hinder_the_brokers_own_logs(tmp_path):
         broker.change_offsets("g", broker.offsets.commit("g", -1, commits).events)
 
     run(tmp_path, work, config={"log.segment.bytes": 1024, "offsets.topic.num.partitions": 2})
+
+
+def test_the_brokers_own_logs_are_kept_as_kafka_keeps_them(tmp_path):
+    async def work(broker):
+        await broker.coordinator_ready()
+        commits = broker.partition("__consumer_offsets", 0).log.config
+        metadata = broker._metadata_log.config
+        assert (commits.compact, commits.delete, commits.segment_bytes) == (True, False, 100 << 20)
+        assert (metadata.compact, metadata.delete) == (False, False)
+        return broker.topics.by_name["__consumer_offsets"].overrides
+
+    short = {"log.retention.ms": 1, "log.segment.bytes": 1024, "log.cleanup.policy": "delete"}
+    overrides = run(tmp_path, work, config=CONFIG | short)
+    assert overrides == {"cleanup.policy": "compact", "segment.bytes": str(100 << 20)}
+    run(tmp_path, work, config=CONFIG | short | {"offsets.topic.segment.bytes": 5000})  # it was made before
+
+
+def test_commits_of_a_broker_that_knew_no_compaction_are_compacted(tmp_path):
+    async def make(broker):
+        broker._change(broker.topics.create("__consumer_offsets", 3, {}, UUID(int=5)).events)
+
+    async def look(broker):
+        assert broker.partition("__consumer_offsets", 2).log.config.compact
+
+    run(tmp_path, make, crash=True)
+    run(tmp_path, look)

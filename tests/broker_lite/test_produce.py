@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import threading
 
 import pytest
 
@@ -15,7 +14,7 @@ from pylog.storage import errors as storage_errors
 from pylog.storage.batch import read_header
 from pylog.storage.records import Record, decode_batch, encode_batch
 from tests.support.broker_requests import fetch_one, list_one, produce_all, produce_one
-from tests.support.brokers import running
+from tests.support.brokers import busy_disk, running
 from tests.support.clock import SettableClock
 from tests.support.logs import START_MS, batch_of
 from tests.support.simulated_files import SimulatedFiles
@@ -140,20 +139,19 @@ def test_an_answer_waits_for_the_disk_and_readers_wait_with_it(files):
         await broker.create_topic("t", 1, {"flush.messages": "2"})
         assert (await produce_one(broker, "t", batch_of())).error_code == ErrorCode.NONE
         assert (await list_one(broker, "t", LATEST)).offset == 1
-        disk = threading.Event()
-        broker._disk.submit(disk.wait)
-        answer = asyncio.create_task(produce_one(broker, "t", batch_of()))
-        reader = asyncio.create_task(fetch_one(broker, "t", 1, wait_ms=60_000))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not answer.done()
-        assert (await list_one(broker, "t", LATEST)).offset == 1
-        assert len((await fetch_one(broker, "t", 0)).records) == len(batch_of())
-        assert (await fetch_one(broker, "t", 1)).records == b""
-        disk.set()
-        assert (await answer).base_offset == 1
-        assert (await list_one(broker, "t", LATEST)).offset == 2
-        assert (await reader).high_watermark == 2
+        with busy_disk(broker) as disk:
+            answer = asyncio.create_task(produce_one(broker, "t", batch_of()))
+            reader = asyncio.create_task(fetch_one(broker, "t", 1, wait_ms=60_000))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not answer.done()
+            assert (await list_one(broker, "t", LATEST)).offset == 1
+            assert len((await fetch_one(broker, "t", 0)).records) == len(batch_of())
+            assert (await fetch_one(broker, "t", 1)).records == b""
+            disk.set()
+            assert (await answer).base_offset == 1
+            assert (await list_one(broker, "t", LATEST)).offset == 2
+            assert (await reader).high_watermark == 2
 
     on(files, work)
 
@@ -177,15 +175,14 @@ def test_what_is_flushed_is_there_after_a_power_cut(files, acks):
 def test_a_client_that_has_gone_does_not_hold_back_what_it_sent(files):
     async def work(broker):
         await broker.create_topic("t", 1, {"flush.messages": "1"})
-        disk = threading.Event()
-        broker._disk.submit(disk.wait)
-        answer = asyncio.create_task(produce_one(broker, "t", batch_of()))
-        await asyncio.sleep(0)
-        answer.cancel()
-        disk.set()
-        await broker._on_disk(int)
-        await asyncio.sleep(0)
-        return (await list_one(broker, "t", LATEST)).offset
+        with busy_disk(broker) as disk:
+            answer = asyncio.create_task(produce_one(broker, "t", batch_of()))
+            await asyncio.sleep(0)
+            answer.cancel()
+            disk.set()
+            await broker._on_disk(int)
+            await asyncio.sleep(0)
+            return (await list_one(broker, "t", LATEST)).offset
 
     assert on(files, work) == 1
 

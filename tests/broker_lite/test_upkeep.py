@@ -14,7 +14,7 @@ from pylog.storage.errors import CleanerFailed
 from pylog.storage.log_config import LogConfig
 from pylog.storage.manager import LogManager
 from tests.support.broker_requests import fetch_one, list_one, produce_one
-from tests.support.brokers import running
+from tests.support.brokers import busy_disk, running
 from tests.support.clock import SettableClock
 from tests.support.logs import START_MS, batch_of
 from tests.support.simulated_files import SimulatedFiles
@@ -187,14 +187,13 @@ def test_a_topic_that_is_deleted_in_the_middle_of_a_round(files, caplog):
         await broker.create_topic("t", 1, ONE_BATCH_A_SEGMENT | {"retention.ms": "0"})
         await produce_segments(broker, "t", 2)
         files.clock.advance(10)
-        disk = threading.Event()
-        broker._disk.submit(disk.wait)
-        round_of_deletion = asyncio.create_task(broker.upkeep.delete())
-        deletion = asyncio.create_task(broker.delete_topic("t", NO_TOPIC_ID))
-        await asyncio.sleep(0)
-        disk.set()
-        await deletion
-        await round_of_deletion
+        with busy_disk(broker) as disk:
+            round_of_deletion = asyncio.create_task(broker.upkeep.delete())
+            deletion = asyncio.create_task(broker.delete_topic("t", NO_TOPIC_ID))
+            await asyncio.sleep(0)
+            disk.set()
+            await deletion
+            await round_of_deletion
 
     with caplog.at_level(logging.WARNING):
         on(files, work)
@@ -267,19 +266,18 @@ def test_closing_waits_for_the_round_under_way(files):
     async def work(broker):
         await broker.create_topic("t", 1, {"flush.ms": "0"})
         await produce_one(broker, "t", batch_of())
-        disk = threading.Event()
-        broker._disk.submit(disk.wait)
-        upkeep = Upkeep(broker._logs, broker.config, broker._on_disk, scripted(5, []))
-        upkeep.start()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        closing = asyncio.create_task(upkeep.close())
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not closing.done()
-        disk.set()
-        await closing
-        return broker.partition("t", 0).log.recovery_point
+        with busy_disk(broker) as disk:
+            upkeep = Upkeep(broker._logs, broker.config, broker._on_disk, scripted(5, []))
+            upkeep.start()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            closing = asyncio.create_task(upkeep.close())
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not closing.done()
+            disk.set()
+            await closing
+            return broker.partition("t", 0).log.recovery_point
 
     assert on(files, work) == 1
 

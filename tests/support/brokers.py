@@ -1,7 +1,9 @@
 """A broker without a socket, for as long as one piece of work takes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +35,17 @@ def running(
             await (broker._on_disk(abandon, broker) if crash else broker.close())
 
     return asyncio.run(main())
+
+
+@contextmanager
+def busy_disk(broker: Broker) -> Iterator[threading.Event]:
+    """The disk thread does nothing until the event is set, at the latest at the end."""
+    free = threading.Event()
+    broker._disk.submit(free.wait)
+    try:
+        yield free
+    finally:
+        free.set()
 
 
 def abandon(broker: Broker) -> None:
