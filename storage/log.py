@@ -113,6 +113,7 @@ class PartitionLog:
         self._changed = not loaded.trusted
         self.shape = 0  # changes when segments other than the active one come or go
         self._swapping = False
+        self._detached: list[int] = []  # base offsets of segments that wait to be buried
         if self._epochs_unstored:
             self._store_epochs()
 
@@ -503,7 +504,9 @@ class PartitionLog:
             del self._segments[:count], self._base_offsets[:count]
         for segment in doomed:
             segment.release()
-        return [segment.base_offset for segment in doomed]
+        base_offsets = [segment.base_offset for segment in doomed]
+        self._detached += base_offsets
+        return base_offsets
 
     def bury(self, base_offsets: list[int]) -> Iterator[Path]:
         """Give the files of detached segments their last names. Any thread: the log may have been deleted since, and
@@ -513,9 +516,10 @@ class PartitionLog:
                 return
             self._files.sync(self.directory)  # the log begins with a name that is on the disk, or it seems to be cut
             for base_offset in base_offsets:
-                if base_offset not in self._base_offsets:
+                if base_offset in self._detached:
                     yield from swap.set_deleted(self.directory, base_offset, self._files)
                     self._files.remove(self.directory / snapshot_name(base_offset))
+                    self._detached.remove(base_offset)
 
     # -- compaction
 
@@ -588,6 +592,9 @@ class PartitionLog:
         self._check_not_swapping()
         with self._flushing, self._or_offline():
             self._drop_segments_from(0)
+            while self._detached:  # what is appended now may end where one of them begins
+                for path in swap.set_deleted(self.directory, self._detached.pop(), self._files):
+                    self._files.remove(path)
             # What follows from the old batches goes before the new segment comes: nobody could tell it apart then.
             for stale in self._snapshots():
                 self._files.remove(self.directory / snapshot_name(stale))
