@@ -153,8 +153,7 @@ class LogManager:
             clock=self._clock,
             open_files=self._open_files,
         )
-        if log.recovery_point < trust.recovery_point:  # what is appended now is not on the disk, whatever was there
-            home.store_recovery_points({key: log.recovery_point})
+        self._bound_checkpoints(key, log)
         home.unrecovered.discard(key)
         self._logs[key], self._topic_ids[key] = log, topic_id
         return log
@@ -430,7 +429,7 @@ class LogManager:
         self._lower_checkpoints(key, offset)
         log = self._logs[key]
         log.truncate_to(offset)
-        self._homes[key].store_recovery_points({key: log.recovery_point})  # less if a batch held the offset
+        self._bound_checkpoints(key, log)  # the end is before the offset if a batch held it
         self._homes[key].store_log_starts({key: log.log_start_offset})
 
     def truncate_fully_and_start_at(self, topic: str, partition: int, offset: int) -> None:
@@ -439,11 +438,19 @@ class LogManager:
         self._logs[key].truncate_fully_and_start_at(offset)
         self._homes[key].store_log_starts({key: offset})
 
+    def _bound_checkpoints(self, key: Key, log: PartitionLog) -> None:
+        """What is appended now is not on the disk, and not compacted, whatever was there."""
+        home = self._homes[key]
+        if log.recovery_point < home.trust_in(key).recovery_point:
+            home.store_recovery_points({key: log.recovery_point})
+        if log.log_end_offset < home.cleaned_until(key):
+            home.note_cleaned(key, log.log_end_offset)
+
     def _lower_checkpoints(self, key: Key, offset: int) -> None:
         """Before the truncation: what is appended after it is not what the checkpoints speak of. A start that is lower
         comes after it: deleted records must not come back. The present one is needed when all segments are gone."""
         log, home = self._logs[key], self._homes[key]
-        if log.log_start_offset > home.trust_in(key).log_start_offset:
+        if log.log_start_offset > home.log_start(key):
             home.store_log_starts({key: log.log_start_offset})
         home.store_recovery_points({key: min(offset, log.recovery_point)})
         if home.cleaned_until(key) > offset:
