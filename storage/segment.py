@@ -346,10 +346,13 @@ class Segment:
         _log.error("%s does not agree with its log; both indexes are built anew", index.path)
         sealed = self._appender is None and not self._recent_positions
         size_bytes, next_offset = self.size_bytes, self.next_offset
+        latest_ms, latest_offset = self.max_timestamp_ms, self._max_timestamp_offset
         try:
             self.rebuild(self.headers(0))
-        except StorageError:
-            self.size_bytes, self.next_offset = size_bytes, next_offset  # the log itself is damaged
+        except StorageError:  # the log itself is damaged: it must not seem to end there
+            self.size_bytes, self.next_offset = size_bytes, next_offset
+            self.max_timestamp_ms, self._max_timestamp_offset = latest_ms, latest_offset
+            self.seal()
             raise
         if sealed:
             self.store_indexes()
