@@ -105,6 +105,39 @@ def test_nothing_is_detached_while_segments_are_replaced() -> None:
     assert base_offsets(log) == [0, 8, 16]
 
 
+def test_the_files_of_detached_segments_get_their_last_names() -> None:
+    files = SimulatedFiles()
+    log = _filled(files)
+    log.move_start(9)
+    doomed = log.detach_deleted()
+    renamed = [path.name for path in log.bury(doomed)]
+    assert renamed == [f"{0:020d}{suffix}.deleted" for suffix in (".log", ".timeindex", ".index")]
+    assert base_offsets(log) == [8, 16]
+
+
+def test_a_segment_that_began_anew_is_not_taken_for_the_one_that_was_detached() -> None:
+    files = SimulatedFiles()
+    log = _filled(files)
+    log.move_start(9)
+    doomed = log.detach_deleted()
+    log.truncate_fully_and_start_at(0)
+    committed(log, batch_of(1))
+    assert list(log.bury(doomed)) == []
+    assert offsets_in(log) == [0]
+
+
+def test_a_log_that_was_deleted_renames_nothing_any_more() -> None:
+    """Another one may have its directory."""
+    files = SimulatedFiles()
+    log = _filled(files)
+    log.move_start(9)
+    doomed = log.detach_deleted()
+    log.abandon()
+    before = files.operations
+    assert list(log.bury(doomed)) == []
+    assert files.operations == before
+
+
 def test_segments_that_a_stop_left_below_the_start_are_removed() -> None:
     files = SimulatedFiles()
     log = _filled(files)

@@ -198,6 +198,52 @@ def test_unflushed_since_is_the_time_of_the_first_append_behind_the_flush() -> N
     assert log.unflushed_since_ms == START_MS + 20
 
 
+# -- logs that go meanwhile
+
+
+def test_a_log_that_is_deleted_while_it_is_flushed_is_no_failure() -> None:
+    files, log = _log(LogConfig(segment_bytes=BATCH_BYTES))
+    for _ in range(3):
+        log.append(batch_of(1), 0)
+
+    def delete() -> None:
+        files.before_operation = None
+        log.abandon()
+        files.remove_tree(log.directory)
+
+    files.before_operation = delete
+    log.flush()
+    assert log.failure is None
+
+
+def test_a_segment_that_is_deleted_while_it_is_flushed_is_no_failure() -> None:
+    files, log = _log(LogConfig(segment_bytes=BATCH_BYTES))
+    for _ in range(4):
+        log.append(batch_of(1), 0)
+    log.advance_high_watermark(4)
+
+    def delete() -> None:
+        files.before_operation = None
+        log.move_start(2)
+        for base_offset in log.detach_deleted():
+            for suffix in (".log", ".index", ".timeindex"):
+                files.remove(log.directory / f"{base_offset:020d}{suffix}")
+
+    files.before_operation = delete
+    log.flush()
+    assert (log.failure, log.recovery_point) == (None, 4)
+
+
+def test_a_segment_that_is_gone_though_nobody_deleted_it_is_a_failure() -> None:
+    files, log = _log(LogConfig(segment_bytes=BATCH_BYTES))
+    for _ in range(3):
+        log.append(batch_of(1), 0)
+    files.remove(log.directory / f"{0:020d}.log")
+    with pytest.raises(LogOffline, match="No such file"):
+        log.flush()
+    assert log.recovery_point == 0
+
+
 # -- a sync that fails
 
 

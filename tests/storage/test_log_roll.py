@@ -113,6 +113,16 @@ def test_the_first_batch_of_a_segment_counts_also_after_a_restart(tmp_path: Path
     assert base_offsets(log) == [0, 3]
 
 
+def test_every_segment_tells_the_time_of_its_first_batch(tmp_path: Path) -> None:
+    log = log_in(tmp_path, LogConfig(segment_ms=1000))
+    for late in (5, 0, 2000, 2010):
+        log.append(batch_of(1, timestamp_ms=START_MS + late), 0)
+    log.roll()
+    for clean in (True, False):
+        assert [log.first_timestamp_ms(base) for base in (0, 2, 4)] == [START_MS + 5, START_MS + 2000, -1]
+        log = reopened(log, clean=clean)
+
+
 def test_segment_ms_counts_by_the_clock_where_batches_have_no_time(tmp_path: Path) -> None:
     clock = SettableClock()
     log = log_in(tmp_path, LogConfig(segment_ms=1000), clock=clock)

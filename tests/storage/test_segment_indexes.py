@@ -186,17 +186,37 @@ def test_the_active_segment_heals_too_and_takes_appends() -> None:
 def test_a_log_that_is_damaged_itself_is_not_repaired_by_its_index() -> None:
     """The index is wrong and cannot be built anew: the error names the log, and its other batches stay readable."""
     files, log = _filled()
-    name = log.directory / f"{0:020d}.log"
-    files.flip_bit(log.directory / f"{0:020d}.index", 8 * 6 + 1)
+    name, index = (log.directory / f"{0:020d}{suffix}" for suffix in (".log", ".index"))
+    size_bytes = files.size_of(index) or 0
+    last_indexed = int.from_bytes(files.read_at(index, size_bytes - 8, 4), "big")
+    files.write_at(index, size_bytes - 4, (7).to_bytes(4, "big"))  # no batch begins there
     first = len(batch_of(1, value=bytes(SIZES[0])))
     files.flip_bit(name, 8 * (first + 8))  # the length of the second batch
     log = PartitionLog(log.directory, log.config, CLEAN, files=files)
-    size_bytes, end = log.size_bytes, log.log_end_offset
-    with pytest.raises(CorruptBatch, match=str(name)):
-        records_in(log, bytes_max=1)
-    assert (log.size_bytes, log.log_end_offset) == (size_bytes, end)
+    bounds = log.size_bytes, log.log_end_offset
+    for _ in range(2):
+        with pytest.raises(CorruptBatch, match=f"{name}: the batch at byte {first} "):
+            log.read(last_indexed, 1)
+        assert (log.size_bytes, log.log_end_offset) == bounds
     assert log.read(0, 1) is not None
     assert log.read(log.segments()[-1].base_offset, 1) is not None
+
+
+def test_the_latest_time_of_a_segment_whose_tail_is_damaged_is_what_its_index_says(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Retention has to go on; whoever reads the records will see."""
+    files, log = _filled()
+    expected = log_views = PartitionLog(log.directory, log.config, CLEAN, files=files.after_process_crash()).segments()
+    index = log.directory / f"{0:020d}.index"
+    position = int.from_bytes(files.read_at(index, (files.size_of(index) or 0) - 4, 4), "big")
+    size_bytes = log_views[0].size_bytes
+    following = position + 12 + int.from_bytes(files.read_at(log.directory / f"{0:020d}.log", position + 8, 4), "big")
+    assert following < size_bytes
+    files.flip_bit(log.directory / f"{0:020d}.log", 8 * (following + 8))
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    assert log.segments() == expected
+    assert "latest time is taken from its index" in caplog.text
 
 
 # -- what a trusted index is
