@@ -71,6 +71,13 @@ def test_several_directories_belong_to_one_broker(tmp_path):
         pylog.Broker(config={"log.dirs": str(tmp_path)})
 
 
+def test_options_are_given_as_python_has_them():
+    with pylog.Broker(config={"log.cleanup.policy": ["compact", "delete"], "delete.topic.enable": True}):
+        pass
+    with pytest.raises(BrokerFailed, match=r"log\.cleanup\.policy=compact,purge"):
+        pylog.Broker(config={"log.cleanup.policy": ("compact", "purge")}).start()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

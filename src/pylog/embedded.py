@@ -71,7 +71,7 @@ class Broker:
         command += [argument for directory in self.directories for argument in ("--data", str(directory))]
         command += ["--stop-with-parent"] + (["--remove-data"] if self._temporary else [])
         for name, value in self._config.items():
-            command += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+            command += ["--set", f"{name}={_text_of(value)}"]
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -128,3 +128,9 @@ class Broker:
         with contextlib.suppress(Exception):
             if os.getpid() == self._owner:  # not in a forked child that lets go of its copy
                 self.stop()
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

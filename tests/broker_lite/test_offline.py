@@ -25,6 +25,7 @@ from pylog.broker_lite.protocol.offset_fetch import (
 )
 from pylog.broker_lite.protocol.wire import ZERO_UUID
 from pylog.storage.errors import LogOffline
+from pylog.storage.records import Record, encode_batch
 from tests.support.broker_requests import ask, fetch_one, list_one, produce_one
 from tests.support.brokers import running
 from tests.support.clock import SettableClock
@@ -222,6 +223,34 @@ def test_groups_whose_commits_cannot_be_read_have_no_coordinator(files, version)
 
     on(files, commit)
     files.fail("read_at", errno.EIO, path="*/__consumer_offsets-1/*.log", times=None)
+    on(files, look)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param(b"", b"", id="no version"),
+        pytest.param(b"\0\1\0\5g", b"", id="a key that ends early"),
+        pytest.param(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\3\0", id="a value that ends early"),
+        pytest.param(b"\0\1\0\1\xff\0\1t\0\0\0\0", None, id="a name that is no text"),
+    ],
+)
+def test_commits_that_make_no_sense_take_their_groups_offline(files, key, value):
+    broken, whole = groups_apart()
+
+    async def write(broker):
+        await broker.create_topic("t", 1)
+        await broker.coordinator_ready()
+        for group in (broken, whole):
+            assert await commit_one(broker, group) == ErrorCode.NONE
+        nonsense = encode_batch([Record(0, START_MS, key, value)])
+        broker.partition("__consumer_offsets", 1).append(nonsense)
+
+    async def look(broker):
+        assert await committed(broker, whole) == 5
+        assert await committed(broker, broken) == ErrorCode.NOT_COORDINATOR
+
+    on(files, write)
     on(files, look)
 
 

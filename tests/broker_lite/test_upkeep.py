@@ -289,8 +289,7 @@ class StuckCleaner:
         self.stopped = threading.Event()
 
     def wait(self):
-        self.stopped.wait()
-        raise CleanerFailed("stopped")
+        raise CleanerFailed("stopped" if self.stopped.wait(20) else "nobody has stopped this cleaner")
 
     def stop(self):
         self.stopped.set()
