@@ -2,7 +2,6 @@
 
 import pytest
 
-from pylog.storage import swap
 from pylog.storage.batch import walk
 from pylog.storage.errors import OffsetOutOfRange
 from pylog.storage.log import LogConfig, PartitionLog
@@ -24,9 +23,8 @@ def _filled(files: SimulatedFiles, appends: int = 10) -> PartitionLog:
 def _buried(log: PartitionLog) -> list[int]:
     """Both steps, without a manager."""
     doomed = log.detach_deleted()
-    for base_offset in doomed:
-        for path in swap.set_deleted(log.directory, base_offset, log._files):
-            log._files.remove(path)
+    for path in log.bury(doomed):
+        log._files.remove(path)
     return doomed
 
 

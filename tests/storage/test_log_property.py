@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pylog.storage import index, scan, segment, swap
+from pylog.storage import index, scan, segment
 from pylog.storage.batch import TRANSACTIONAL, walk
 from pylog.storage.errors import (
     InvalidTransactionState,
@@ -24,7 +24,6 @@ from pylog.storage.errors import (
     StorageError,
 )
 from pylog.storage.log import LogConfig, PartitionLog
-from pylog.storage.producers import snapshot_name
 from pylog.storage.records import Record, decode_batch, encode_batch
 from pylog.storage.recovery import Trust
 from pylog.storage.retention import start_after_retention
@@ -192,10 +191,8 @@ class LogMachine(RuleBasedStateMachine):
     def _delete_until(self, offset: int) -> None:
         self.log.move_start(offset)
         self.twin.start = max(self.twin.start, offset)
-        for base_offset in self.log.detach_deleted():
-            for path in swap.set_deleted(self.log.directory, base_offset, self.files):
-                self.files.remove(path)
-            self.files.remove(self.log.directory / snapshot_name(base_offset))
+        for path in self.log.bury(self.log.detach_deleted()):
+            self.files.remove(path)
 
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
