@@ -100,7 +100,7 @@ class CleanedSegment:
 
 
 def _worth_noting(placed: np.ndarray, indexed_position: int, interval_bytes: int) -> list[int]:
-    """The rows that make index entries, those whose timestamps these need, and the last row.
+    """The rows that make index entries, and those whose timestamps these need.
 
     An entry is made by the first batch more than the interval behind the last one's; in between, only the first of
     the latest timestamps can matter."""
@@ -116,6 +116,4 @@ def _worth_noting(placed: np.ndarray, indexed_position: int, interval_bytes: int
         rows.append(entry)
         indexed_position = int(positions[entry])
         start = entry + 1
-    if rows[-1] != len(placed) - 1:
-        rows.append(len(placed) - 1)
     return rows
