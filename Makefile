@@ -7,6 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 RUN := PYTHONPATH=. $(VENV)/bin/python
 PYTEST := $(VENV)/bin/python -m pytest
 TEST_ARGS ?=
+SEEDS ?= 1000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -29,8 +30,8 @@ lint: $(INSTALLED) ## style, formatting and types
 bench: java $(INSTALLED) ## pylog beside its peers, measured in one run
 	$(RUN) -m benchmarks $(BENCH_ARGS)
 
-faults: $(INSTALLED) ## only the tests that break things, with more rounds
-	PYLOG_FAULT_ROUNDS=20 $(PYTEST) -m faults $(TEST_ARGS)
+faults: $(INSTALLED) ## only the tests that break things, with more rounds and a thousand seeds
+	PYLOG_FAULT_ROUNDS=20 PYLOG_FAULT_SEEDS=$(SEEDS) $(PYTEST) -m faults $(TEST_ARGS)
 
 test-kafka: java $(INSTALLED) ## against a real Apache Kafka: the connector, and data directories both ways
 	$(RUN) -m tests.support.jars

@@ -60,7 +60,7 @@ class CountedSteps(ABC):
         self.seed = seed
         self.operations = 0  # begun, the one under way included
         self.crash_at: int | None = None  # the operation that kills the process
-        self.before_operation: Callable[[], None] | None = None  # may look and fork, not change
+        self.before_operation: Callable[[], None] | None = None  # may look and fork; change, only before a sync
         self._crashed = False
         self._faults: list[Fault] = []
         self._history: list[tuple[str, tuple[Path, ...], str]] = []
@@ -73,6 +73,11 @@ class CountedSteps(ABC):
             f"{number} {operation} {' -> '.join(map(str, paths))}{detail and ': '}{detail}"
             for number, (operation, paths, detail) in enumerate(self._history, 1)
         ]
+
+    @property
+    def operation(self) -> str:
+        """The kind of the one under way."""
+        return self._history[-1][0]
 
     def fail(self, operation: str, error: int, *, path: str = "*", after: int = 0, times: int | None = 1) -> None:
         """Matching operations raise OSError(error): `after` of them pass, then `times` fail (None: until `heal`).

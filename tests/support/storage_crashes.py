@@ -1,0 +1,118 @@
+"""A crash at every operation of a workload: what each kind would leave is opened, and held against the twins.
+
+    .venv/bin/python -m tests.support.storage_crashes SEED [OPERATION]     once more, of all operations or of one
+
+All of it follows from the seed."""
+
+import argparse
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+from tests.support.clock import SettableClock
+from tests.support.simulated_files import SimulatedFiles
+from tests.support.storage_checks import check_it_goes_on, check_log, outcome_of
+from tests.support.storage_workload import Workload
+
+MACHINE_CRASHES = 2  # besides the one that keeps only what was synced
+GOES_ON_CHANCE = 0.3
+STORY_LINES = 25
+
+
+class CrashLost(AssertionError):
+    """A log did not survive a crash as it should. The message says how to see it again."""
+
+
+def survive(seed: int, only: int | None = None) -> int:
+    """How many crashes were looked at."""
+    crashes = 0
+
+    def before_operation(workload: Workload) -> None:
+        nonlocal crashes
+        if only is None or workload.operations == only:
+            crashes += _crash(workload)
+
+    with _quiet():
+        workload = Workload(seed, before_operation)
+        try:
+            workload.run()
+            if only is None:
+                crashes += _crash(workload)
+        except CrashLost:
+            raise
+        except Exception as error:
+            raise CrashLost(_message(workload, "no crash, but an error")) from error
+    return crashes
+
+
+def _crash(workload: Workload) -> int:
+    """Every kind, here and now."""
+    files, operation = workload.files, workload.operations
+    seeds = Random(workload.seed << 32 | operation)
+    _check(workload, files.after_process_crash(), "process", seeds.getrandbits(32))
+    _check(workload, files.after_machine_crash(None), "machine", seeds.getrandbits(32))
+    for _ in range(MACHINE_CRASHES):
+        _check(workload, files.after_machine_crash(seeds.getrandbits(32)), "machine", seeds.getrandbits(32))
+    return 2 + MACHINE_CRASHES
+
+
+def _check(workload: Workload, files: SimulatedFiles, kind: str, seed: int) -> None:
+    chance = Random(seed)
+    try:
+        _check_all(workload, files, kind == "machine", chance)
+    except Exception as error:
+        raise CrashLost(_message(workload, f"crash of the {kind}")) from error
+
+
+def _check_all(workload: Workload, files: SimulatedFiles, machine: bool, chance: Random) -> None:
+    clock = SettableClock(workload.clock.now_ms())
+    manager = workload.opened(files, clock)
+    logs = []
+    for key, twin in workload.twins.items():
+        log = manager.open(*key, twin.topic_id, twin.config)
+        logs.append(log)
+        check_log(log, outcome_of(log, twin, files, machine=machine), files, chance)
+    names = [name for directory in workload.directories for name in files.directories_in(directory)]
+    assert sorted(names) == sorted(f"{topic}-{partition}" for topic, partition in workload.twins)
+    if chance.random() < GOES_ON_CHANCE:
+        for log in logs:
+            check_it_goes_on(log, clock.now_ms(), chance)
+        manager.close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Every recovery reports what it cut."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _message(workload: Workload, what: str) -> str:
+    history = workload.files.history[-STORY_LINES:]
+    return "\n".join(
+        (
+            f"seed {workload.seed}, operation {workload.operations}, {what}. To see it again:",
+            f"    .venv/bin/python -m tests.support.storage_crashes {workload.seed} {workload.operations}",
+            "steps:",
+            *(f"    {line}" for line in workload.story[-STORY_LINES:]),
+            "operations of this life:",
+            *(f"    {line}" for line in history),
+        )
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("operation", type=int, nargs="?")
+    arguments = parser.parse_args()
+    print(f"{survive(arguments.seed, arguments.operation)} crashes survived")
+
+
+if __name__ == "__main__":
+    main()
