@@ -234,9 +234,11 @@ class PartitionLog:
         return self._clock.now_ms() - active.created_ms > self._roll_after_ms
 
     def _jittered_segment_ms(self) -> int:
+        """A log to be compacted rolls in time for `max.compaction.lag.ms`: the active segment is never compacted."""
         config = self.config
-        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
-        return config.segment_ms - (random.randrange(jitter_ms) if jitter_ms else 0)
+        after_ms = min(config.segment_ms, config.compaction_lag_ms_max) if config.compact else config.segment_ms
+        jitter_ms = min(config.segment_jitter_ms, after_ms)
+        return after_ms - (random.randrange(jitter_ms) if jitter_ms else 0)
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty: that would reuse its base offset."""
@@ -510,7 +512,7 @@ class PartitionLog:
 
     def bury(self, base_offsets: list[int]) -> Iterator[Path]:
         """Give the files of detached segments their last names. Any thread: the log may have been deleted since, and
-        another one have its directory; or it may have begun a new segment where an old one did."""
+        another one have its directory; or it may have been emptied, and begun anew with the same offsets."""
         with self._flushing:
             if self._closed:
                 return

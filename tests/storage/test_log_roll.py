@@ -101,6 +101,15 @@ def test_segment_ms_counts_in_the_time_of_the_batches(tmp_path: Path, timestamps
     assert base_offsets(log) == bases
 
 
+def test_a_compacted_log_rolls_in_time_for_its_compaction(tmp_path: Path) -> None:
+    for compact, bases in ((True, [0, 1]), (False, [0])):
+        config = LogConfig(segment_ms=1000, compaction_lag_ms_max=100, compact=compact)
+        log = log_in(tmp_path / str(compact), config)
+        for timestamp_ms in (START_MS, START_MS + 101):
+            log.append(batch_of(1, timestamp_ms=timestamp_ms), 0)
+        assert base_offsets(log) == bases
+
+
 def test_the_first_batch_of_a_segment_counts_also_after_a_restart(tmp_path: Path) -> None:
     log = log_in(tmp_path, LogConfig(segment_ms=1000))
     log.append(batch_of(1, timestamp_ms=START_MS), 0)
