@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pylog.broker_lite.protocol import consumer_protocol
 from pylog.broker_lite.protocol.consumer_offsets import GroupMetadataValue, MemberMetadata
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.join_group import JoinGroupResponseMember
+from pylog.broker_lite.protocol.join_group import JoinGroupRequest, JoinGroupResponseMember
 from pylog.broker_lite.protocol.wire import MalformedFrame
 
 NO_MEMBER_ID = ""
@@ -32,7 +32,7 @@ class State(StrEnum):
 
 
 class Parked(NamedTuple):
-    """A request that waits for the others."""
+    """A JoinGroup that waits for the others."""
 
     token: Token
     version: int
@@ -49,8 +49,30 @@ class Member(NamedTuple):
     assignment: bytes = NO_ASSIGNMENT
     is_new: bool = False  # it has not been in a generation yet
 
+    @classmethod
+    def new(cls, member_id: str, client_id: str, client_host: str, request: JoinGroupRequest) -> "Member":
+        member = cls(member_id, request.group_instance_id, client_id, client_host, 0, 0, (), is_new=True)
+        return member.updated(request)
+
+    def updated(self, request: JoinGroupRequest) -> "Member":
+        """By what it says of itself when it joins, again."""
+        rebalance_timeout_ms = request.rebalance_timeout_ms
+        return self._replace(
+            rebalance_timeout_ms=request.session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=protocols_of(request),
+        )
+
     def metadata(self, protocol_name: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
+
+def protocols_of(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
+    """A name that comes twice counts once."""
+    metadata: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        metadata.setdefault(protocol.name, protocol.metadata)
+    return tuple(metadata.items())
 
 
 @dataclass(slots=True)
@@ -72,7 +94,7 @@ class Group:
     # Not in the log.
     pending: dict[str, None] = field(default_factory=dict)  # ids that were given out, in that order, and not used yet
     joining: dict[str, Parked] = field(default_factory=dict)  # by member id
-    syncing: dict[str, Parked] = field(default_factory=dict)  # by member id
+    syncing: dict[str, Token] = field(default_factory=dict)  # by member id, of a SyncGroup that waits for the leader
     unsynced: set[str] = field(default_factory=set)  # members that have not asked for their assignment
     initial_delay_ms: int = 0
     initial_remaining_ms: int | None = None  # of a first rebalance, which waits for more members; else None
@@ -122,8 +144,8 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def rename(self, old_id: str, new_id: str) -> None:
-        """A static member came back under a new id: same place, same everything else."""
-        member = self.members[old_id]._replace(member_id=new_id)
+        """A static member came back under a new id: same place, same everything else. It has a session from now on."""
+        member = self.members[old_id]._replace(member_id=new_id, is_new=False)
         assert member.instance_id is not None
         self.members = {new_id if key == old_id else key: one for key, one in self.members.items()}
         self.members[new_id] = member
@@ -229,6 +251,7 @@ class Group:
 
     @classmethod
     def from_record(cls, group_id: str, record: GroupMetadataValue) -> "Group":
+        """What its members read is looked up later, once the whole log was read: most records are not the last."""
         group = cls(
             group_id,
             State.STABLE if record.members else State.EMPTY,
@@ -251,5 +274,6 @@ class Group:
             group.add(member, record.protocol_type)
         if record.leader in group.members:
             group.leader = record.leader
-        group.look_up_subscriptions()
+        if not group.members:
+            group.look_up_subscriptions()
         return group

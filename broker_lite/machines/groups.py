@@ -108,7 +108,7 @@ class Groups:
             code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
             return self._unchanged(request.group_id, None, refused_sync(token, code))
         decision = Decision(group, self._limits, now)
-        decision.sync(request, token, version)
+        decision.sync(request, token)
         return self._decided(group, decision, None)
 
     def heartbeat(self, request: HeartbeatRequest, now: Now) -> GroupOutcome[HeartbeatResponse]:
@@ -268,8 +268,9 @@ class Groups:
         group_id, after = outcome.group_id, outcome.after
         assert self._groups.get(group_id) is outcome.before, f"group '{group_id}' has changed since this was decided"
         for event in outcome.events:
-            self.replay(event)
-        if after is not None:
+            if isinstance(event, OffsetEvent):
+                self._offsets.replay(event)
+        if after is not None:  # it is what its event would make of it, and what is not in the log besides
             self._groups[group_id] = after
             self.rebalances += after.generation - (outcome.before.generation if outcome.before is not None else 0)
         else:
@@ -295,6 +296,7 @@ class Groups:
         for group in self._groups.values():
             if group.members:
                 decision = Decision(group, self._limits, now)
+                decision.group.look_up_subscriptions()
                 for member_id in group.members:
                     decision.deadlines_ms.update(_session(group, member_id, now))
                 if len(group.members) > self._limits.members_max:  # it was lowered: those who come first may stay
@@ -312,7 +314,7 @@ class Groups:
                 continue
             for member_id, parked in group.joining.items():
                 answers.append(refused_join(parked, ErrorCode.NOT_COORDINATOR, member_id))
-            answers += [refused_sync(parked.token, ErrorCode.NOT_COORDINATOR) for parked in group.syncing.values()]
+            answers += [refused_sync(token, ErrorCode.NOT_COORDINATOR) for token in group.syncing.values()]
             for member_id in (*group.members, *group.pending):
                 self._timers.set(TimerKey(group_id, SESSION, member_id), None)
             for kind in (JOIN, SYNC):

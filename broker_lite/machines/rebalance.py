@@ -16,6 +16,7 @@ from pylog.broker_lite.machines.group import (
     Parked,
     State,
     Token,
+    protocols_of,
 )
 from pylog.broker_lite.machines.group_outcome import (
     JOIN,
@@ -102,16 +103,7 @@ class Decision:
         self._set(SESSION, session_timeout_ms, member_id)
 
     def _add_member(self, request: JoinGroupRequest, parked: Parked, client: Client, member_id: str) -> None:
-        member = Member(
-            member_id,
-            request.group_instance_id,
-            client.client_id,
-            client.host,
-            _rebalance_timeout_ms(request),
-            request.session_timeout_ms,
-            _protocols(request),
-            is_new=True,
-        )
+        member = Member.new(member_id, client.client_id, client.host, request)
         if self.group.initial_remaining_ms is not None:
             self.group.initial_grew = True
         self.group.add(member, request.protocol_type)
@@ -123,7 +115,7 @@ class Decision:
     def _join_again(self, request: JoinGroupRequest, parked: Parked) -> None:
         group, member = self.group, self.group.members[request.member_id]
         is_leader = group.leader == member.member_id
-        is_same = member.protocols == _protocols(request)
+        is_same = member.protocols == protocols_of(request)
         match group.state:
             # The same from a member that has not got the answer: it gets it again.
             case State.COMPLETING_REBALANCE if is_same:
@@ -138,13 +130,7 @@ class Decision:
                 self._rebalance()
 
     def _update_member(self, request: JoinGroupRequest, parked: Parked, member: Member) -> None:
-        self.group.update(
-            member._replace(
-                rebalance_timeout_ms=_rebalance_timeout_ms(request),
-                session_timeout_ms=request.session_timeout_ms,
-                protocols=_protocols(request),
-            )
-        )
+        self.group.update(member.updated(request))
         self._forget_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         self.group.joining[member.member_id] = parked
 
@@ -273,7 +259,7 @@ class Decision:
 
     # -- the second round
 
-    def sync(self, request: SyncGroupRequest, token: Token, version: int) -> None:
+    def sync(self, request: SyncGroupRequest, token: Token) -> None:
         group, member_id = self.group, request.member_id
         fault = self._fault_of_sync(request)
         if fault != ErrorCode.NONE:
@@ -286,7 +272,7 @@ class Decision:
             self._answer_sync(token, group.members[member_id])
             return
         self._forget_sync(member_id, ErrorCode.REBALANCE_IN_PROGRESS)
-        group.syncing[member_id] = Parked(token, version)
+        group.syncing[member_id] = token
         if group.leader == member_id:
             self._assign({one.member_id: one.assignment for one in request.assignments})
 
@@ -311,9 +297,8 @@ class Decision:
         for member in list(group.members.values()):
             assigned = member._replace(assignment=assignments.get(member.member_id, NO_ASSIGNMENT))
             group.update(assigned)
-            parked = group.syncing.pop(member.member_id, None)
-            if parked is not None:
-                self._answer_sync(parked.token, assigned)
+            if member.member_id in group.syncing:
+                self._answer_sync(group.syncing.pop(member.member_id), assigned)
                 self._set(SESSION, member.session_timeout_ms, member.member_id)
         self._persist()
 
@@ -358,10 +343,10 @@ class Decision:
             self.answers.append(refused_join(parked, code, answered_id))
 
     def _forget_sync(self, member_id: str, code: ErrorCode) -> bool:
-        parked = self.group.syncing.pop(member_id, None)
-        if parked is not None:
-            self.answers.append(refused_sync(parked.token, code))
-        return parked is not None
+        is_waiting = member_id in self.group.syncing
+        if is_waiting:
+            self.answers.append(refused_sync(self.group.syncing.pop(member_id), code))
+        return is_waiting
 
     # -- deadlines
 
@@ -425,16 +410,3 @@ class Decision:
 
     def _unset(self, kind: str) -> None:
         self.deadlines_ms[TimerKey(self.group.group_id, kind)] = None
-
-
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has none: its session is its time."""
-    return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
-
-
-def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
-    """A name that comes twice counts once."""
-    metadata: dict[str, bytes] = {}
-    for protocol in request.protocols:
-        metadata.setdefault(protocol.name, protocol.metadata)
-    return tuple(metadata.items())
