@@ -21,7 +21,7 @@ from pylog.storage.compaction import Dirt
 from pylog.storage.compaction_job import CompactionJob, StartCleaner, plan_for
 from pylog.storage.data_directory import DataDirectory, Key
 from pylog.storage.disk import DISK
-from pylog.storage.errors import DataDirectoryInUse, LogClosed, LogOffline, StorageError
+from pylog.storage.errors import DamagedFile, DataDirectoryInUse, LogClosed, LogOffline, StorageError
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, SystemClock
@@ -124,9 +124,11 @@ class LogManager:
     def open(
         self, topic: str, partition: int, topic_id: UUID, config: LogConfig | None = None, *, new: bool = False
     ) -> PartitionLog:
-        """The partition's log, new if there is none; what another topic of the same name left is set aside.
+        """The partition's log, new if there is none.
 
-        Unless it is said to be new, a log is not created while a directory is offline: it may be there."""
+        Unless it is said to be new, a log is not created while a directory is offline (it may be there), and one that
+        names another topic is not touched: `sweep` has dealt with those of deleted topics, so the name is damaged.
+        Where it is new, such a log cannot be its own, and is set aside."""
         key = (topic, partition)
         if key in self._logs:
             if self._topic_ids[key] != topic_id:
@@ -136,6 +138,13 @@ class LogManager:
             raise ValueError(f"{topic!r}, {partition} cannot name a partition")
         found = self._topic_id_in(self._path(key)) if key in self._homes else None
         if found is not None and found != topic_id:
+            if not new:
+                raise DamagedFile(
+                    self._path(key) / METADATA_NAME,
+                    "line 2",
+                    f"it names the topic {found}, and not {topic_id}; if the log is that of {topic}, remove this file, "
+                    "else move the directory away",
+                )
             self._set_aside(key)
             found = None
         if key not in self._homes:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from pylog.storage.errors import DataDirectoryInUse, LogClosed
+from pylog.storage.errors import DamagedFile, DataDirectoryInUse, LogClosed
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.manager import LogManager
 from pylog.storage.recovery import Trust
@@ -218,13 +218,32 @@ def test_the_marker_goes_before_anything_changes_and_comes_last() -> None:
 # -- topic ids
 
 
-def test_what_another_topic_of_the_name_left_is_set_aside(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_names_another_topic_is_refused_and_left_as_it_is() -> None:
+    """A flipped bit makes another legible id: nobody may take that for a log that is not there."""
+    files = SimulatedFiles()
+    manager = _managed(files)
+    log = manager.open("orders", 0, ID)
+    log.append(batch_of(5), 0)
+    manager.close()
+    metadata = log.directory / "partition.metadata"
+    files.flip_bit(metadata, 8 * 30 + 1)
+    before = files.read(metadata)
+    manager = _managed(files)
+    with pytest.raises(DamagedFile, match=f"{metadata}: damaged at line 2: .* and not {ID}"):
+        manager.open("orders", 0, ID)
+    assert _folders(files) == ["orders-0"]
+    assert files.read(metadata) == before
+    files.remove(metadata)  # as it says
+    assert manager.open("orders", 0, ID).log_end_offset == 5
+
+
+def test_what_another_topic_of_the_name_left_is_set_aside_for_a_new_one(caplog: pytest.LogCaptureFixture) -> None:
     files = SimulatedFiles()
     manager = _managed(files)
     manager.open("orders", 0, ID).append(batch_of(5), 0)
     manager.close()
     manager = _managed(files)
-    log = manager.open("orders", 0, OTHER_ID)
+    log = manager.open("orders", 0, OTHER_ID, new=True)
     assert log.log_end_offset == 0
     assert "belongs to no topic that is known" in caplog.text
     kept, aside = _folders(files)
@@ -385,7 +404,7 @@ def test_a_crash_at_any_step_of_creation_and_deletion_leaves_a_directory_that_wo
         for crashed in (files.after_process_crash(), files.after_machine_crash(step), files.after_machine_crash(None)):
             for topic_id in (OTHER_ID, uuid4()):
                 again = _managed(crashed)
-                log = again.open("orders", 0, topic_id)
+                log = again.open("orders", 0, topic_id, new=True)
                 assert log.log_end_offset in (0, 3)
                 log.append(batch_of(1), 0)
                 again.close()

@@ -176,7 +176,7 @@ def test_a_crash_at_any_step_of_a_deletion_leaves_nothing_that_the_next_log_woul
             pass
         for crashed in (files.after_process_crash(), files.after_machine_crash(step)):
             manager = _managed(crashed)
-            log = manager.open("orders", 0, OTHER_ID)
+            log = manager.open("orders", 0, OTHER_ID, new=True)
             assert (log.log_start_offset, log.log_end_offset) == (0, 0)
             _fill(log, 1)
             torn = crashed.after_process_crash()
