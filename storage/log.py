@@ -490,8 +490,8 @@ class PartitionLog:
             self._changed = True
 
     def detach_deleted(self) -> list[int]:
-        """The base offsets of segments that lie wholly below the log's start, and are no longer part of it. The active
-        segment is rolled if everything in it is deleted."""
+        """The base offsets of segments that lie wholly below the log's start, are no longer part of it, and wait to be
+        buried. The active segment is rolled if everything in it is deleted."""
         self._check_open()
         if self.epochs.truncate_from_start(self._start_offset):  # not before the start is on the disk
             self._store_epochs()
@@ -506,17 +506,26 @@ class PartitionLog:
             del self._segments[:count], self._base_offsets[:count]
         for segment in doomed:
             segment.release()
-        base_offsets = [segment.base_offset for segment in doomed]
-        self._detached += base_offsets
-        return base_offsets
+        self._detached += [segment.base_offset for segment in doomed]
+        return list(self._detached)
+
+    @property
+    def has_detached(self) -> bool:
+        """Also those that could not be buried when they were first to be."""
+        return bool(self._detached)
 
     def bury(self, base_offsets: list[int]) -> Iterator[Path]:
         """Give the files of detached segments their last names. Any thread: the log may have been deleted since, and
         another one have its directory; or it may have been emptied, and begun anew with the same offsets."""
         with self._flushing:
-            if self._closed:
+            if self._unusable:
                 return
-            self._files.sync(self.directory)  # the log begins with a name that is on the disk, or it seems to be cut
+            try:  # the log begins with a name that is on the disk, or it seems to be cut
+                self._files.sync(self.directory)
+            except OSError as error:
+                if not self._closed and error.errno not in _NO_DESCRIPTOR:
+                    self._fail(error)
+                raise
             for base_offset in base_offsets:
                 if base_offset in self._detached:
                     yield from swap.set_deleted(self.directory, base_offset, self._files)

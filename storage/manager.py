@@ -336,7 +336,8 @@ class LogManager:
         if start is not None and start > log.log_start_offset:
             log.move_start(start)
             return True
-        return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset  # left by a stop, or an error
+        # left by a stop, or an error
+        return log.has_detached or (len(segments) > 1 and segments[1].base_offset <= log.log_start_offset)
 
     def detach(self, keys: Iterable[Key]) -> list[Doomed]:
         """Take the segments that lie below the starts out of their logs. The owner's, after `store_starts`."""

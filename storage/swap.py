@@ -56,13 +56,16 @@ def take_place(directory: Path, base_offset: int, files: FileSystem) -> None:
 
 
 def set_deleted(directory: Path, base_offset: int, files: FileSystem) -> list[Path]:
-    """The new names of a segment's files, to be removed when nobody can be about to open them."""
+    """The new names of a segment's files, to be removed when nobody can be about to open them. May be repeated, where
+    an error came in between."""
     renamed = []
     for suffix in reversed(SUFFIXES):  # the log first: without it the others are nobody's
         path = file_of(directory, base_offset, suffix)
-        if suffix != ABORTED_SUFFIX or files.size_of(path) is not None:
-            deleted = path.with_name(path.name + DELETED)
+        deleted = path.with_name(path.name + DELETED)
+        if files.size_of(path) is not None:
             files.rename(path, deleted)
+            renamed.append(deleted)
+        elif files.size_of(deleted) is not None:
             renamed.append(deleted)
     return renamed
 

@@ -1,5 +1,7 @@
 """Deletion at the front: the start moves at once, whole segments go later, and a restart brings nothing back."""
 
+import errno
+
 import pytest
 
 from pylog.storage.batch import walk
@@ -111,6 +113,46 @@ def test_the_files_of_detached_segments_get_their_last_names() -> None:
     renamed = [path.name for path in log.bury(doomed)]
     assert renamed == [f"{0:020d}{suffix}.deleted" for suffix in (".log", ".timeindex", ".index")]
     assert base_offsets(log) == [8, 16]
+
+
+def test_a_burial_whose_sync_fails_takes_the_log_offline() -> None:
+    """What the sync was to keep may be gone, and the next one would say that all is well."""
+    files = SimulatedFiles()
+    log = _filled(files)
+    log.move_start(9)
+    doomed = log.detach_deleted()
+    files.fail("sync", errno.EIO, path=str(log.directory))
+    with pytest.raises(OSError, match="Input/output"):
+        list(log.bury(doomed))
+    assert log.failure is not None
+    before = files.operations
+    assert list(log.bury(doomed)) == []
+    assert files.operations == before
+
+
+@pytest.mark.parametrize(
+    ("operation", "error", "path"),
+    [
+        pytest.param("sync", errno.EMFILE, "/sim/*", id="no descriptor for the sync"),
+        pytest.param("rename", errno.EIO, "*.log", id="first rename"),
+        pytest.param("rename", errno.EIO, "*.timeindex", id="second rename"),
+        pytest.param("remove", errno.EIO, "*.snapshot", id="snapshot"),
+    ],
+)
+def test_what_could_not_be_buried_is_buried_later(operation: str, error: int, path: str) -> None:
+    files = SimulatedFiles()
+    log = _filled(files)
+    log.move_start(9)
+    files.fail(operation, error, path=path)
+    with pytest.raises(OSError, match="Errno"):
+        list(log.bury(log.detach_deleted()))
+    assert log.failure is None
+    assert log.has_detached
+    assert log.detach_deleted() == [0]
+    renamed = [path.name for path in log.bury([0])]
+    assert renamed == [f"{0:020d}{suffix}.deleted" for suffix in (".log", ".timeindex", ".index")]
+    assert not log.has_detached
+    assert offsets_in(log) == list(range(9, 20))
 
 
 def test_a_segment_that_began_anew_is_not_taken_for_the_one_that_was_detached() -> None:

@@ -196,6 +196,18 @@ def test_what_an_interrupted_round_left_is_finished_by_the_next() -> None:
     assert world.bases() == [4, 8]
 
 
+def test_what_could_not_be_buried_is_buried_by_the_next_round() -> None:
+    world = World()
+    world.filled()
+    world.clock.set(START_MS + 1102)
+    world.files.fail("rename", errno.EIO, path="*.timeindex")
+    world.manager.retain()
+    world.manager.retain()
+    world.clock.advance(60)
+    world.manager.remove_buried()
+    assert not [name for name in world.names() if name.startswith(f"{0:020d}")]
+
+
 @pytest.mark.parametrize("seed", [None, 1, 2, 3, 4, 5])
 def test_a_crash_at_any_step_of_a_deletion_keeps_what_was_not_to_go(seed: int | None) -> None:
     world = World()
