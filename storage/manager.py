@@ -25,6 +25,7 @@ from pylog.storage.errors import DamagedFile, DataDirectoryInUse, LogClosed, Log
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, SystemClock
+from pylog.storage.segment import LOG_SUFFIX
 
 _log = logging.getLogger(__name__)
 
@@ -100,12 +101,32 @@ class LogManager:
             partition = _PARTITION_DIRECTORY.fullmatch(name)
             if partition:
                 key = (partition[1], int(partition[2]))
-                if key in self._homes:
-                    raise DataDirectoryInUse(f"{name} is both in {self._homes[key].path} and in {path}; remove one")
+                if key in self._homes and not self._is_other_home(key, path / name):
+                    continue
                 self._homes[key] = directory
                 self._counts[path] += 1
                 if not directory.clean:
                     directory.unrecovered.add(key)
+
+    def _is_other_home(self, key: Key, found: Path) -> bool:
+        """Whether the folder that was found is the log's home, and not the one known so far. The other one must be
+        without a log: that is what a directory that failed while the log was made may have kept of it."""
+        known = self._path(key)
+        if not self._holds_log(found):
+            return False
+        if self._holds_log(known):
+            raise DataDirectoryInUse(f"{found.name} is both in {known.parent} and in {found.parent}; remove one")
+        self._leave_alone(key)
+        return True
+
+    def _holds_log(self, directory: Path) -> bool:
+        return any(name.endswith(LOG_SUFFIX) for name in self._files.sizes_in(directory))
+
+    def _leave_alone(self, key: Key) -> None:
+        """A folder that is nobody's log."""
+        home = self._homes.pop(key)
+        home.unrecovered.discard(key)
+        self._counts[home.path] -= 1
 
     def _partitions_in(self, path: Path) -> list[str]:
         """Once the deletions that were cut short are finished."""
@@ -148,11 +169,11 @@ class LogManager:
             self._set_aside(key)
             found = None
         if key not in self._homes:
-            self._make_home(key, new=new)
+            self._make_home(key, topic_id, new=new)
+        elif found is None:
+            self._files.replace(self._path(key) / METADATA_NAME, _metadata_text(topic_id), durable=True)
         home = self._homes[key]
         path = self._path(key)
-        if found is None:
-            self._files.replace(path / METADATA_NAME, _metadata_text(topic_id), durable=True)
         trust = home.trust_in(key)
         log = PartitionLog(
             path,
@@ -167,20 +188,46 @@ class LogManager:
         self._logs[key], self._topic_ids[key] = log, topic_id
         return log
 
-    def _make_home(self, key: Key, *, new: bool) -> None:
-        """The directory with the fewest logs."""
+    def _make_home(self, key: Key, topic_id: UUID, *, new: bool) -> None:
+        """In the directory with the fewest logs; where that fails, in the next one."""
         if self.offline_directories and not new:
             raise LogOffline(
                 f"{key[0]}-{key[1]} is in none of the directories that can be read; "
                 f"offline: {', '.join(map(str, self.offline_directories))}"
             )
-        home = min(self._directories, key=lambda directory: self._counts[directory.path])
-        home.forget(key)
-        with contextlib.suppress(FileExistsError):  # an earlier try may have made it, and failed to sync
-            self._files.create_directory(home.path / f"{key[0]}-{key[1]}")
-        self._files.sync(home.path)
-        self._homes[key] = home
-        self._counts[home.path] += 1
+        failed = None
+        for home in sorted(self._directories, key=lambda directory: self._counts[directory.path]):
+            path = home.path / f"{key[0]}-{key[1]}"
+            try:
+                home.forget(key)
+                self._make_directory(path)
+                self._files.replace(path / METADATA_NAME, _metadata_text(topic_id), durable=True)
+            except OSError as error:
+                _log.error("%s cannot be made: %s", path, error)
+                failed = error
+                with contextlib.suppress(OSError):
+                    self._remove_unmade(path)
+            else:
+                self._homes[key] = home
+                self._counts[home.path] += 1
+                return
+        assert failed is not None
+        raise failed
+
+    def _make_directory(self, path: Path) -> None:
+        """One that an earlier try left is made anew: its sync failed, and a second one would prove nothing."""
+        self._remove_unmade(path)
+        with contextlib.suppress(FileExistsError):  # somebody's, with something in it
+            self._files.create_directory(path)
+        self._files.sync(path.parent)
+
+    def _remove_unmade(self, path: Path) -> None:
+        if self._files.is_directory(path) and not self._files.directories_in(path):
+            names = self._files.sizes_in(path).keys()
+            if names <= {METADATA_NAME, METADATA_NAME + ".tmp"}:
+                for name in names:
+                    self._files.remove(path / name)
+                self._files.remove_directory(path)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
@@ -239,12 +286,10 @@ class LogManager:
             if topic_id in deleted:  # also where a topic of the same name came after
                 self.delete(*key)
             elif key not in known:
-                if topic_id is not None or any(name.endswith(".log") for name in self._files.sizes_in(path)):
+                if topic_id is not None or self._holds_log(path):
                     self._set_aside(key)
-                else:  # a folder that is nobody's log is left alone
-                    home = self._homes.pop(key)
-                    home.unrecovered.discard(key)
-                    self._counts[home.path] -= 1
+                else:
+                    self._leave_alone(key)
 
     def _path(self, key: Key) -> Path:
         return self._homes[key].path / f"{key[0]}-{key[1]}"

@@ -131,6 +131,47 @@ def test_a_directory_that_fails_at_the_start_takes_its_own_logs_offline_and_no_o
         assert offsets_in(manager.open("orders", partition, ID)) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [
+        pytest.param("create_directory", "/sim/a/*", id="directory"),
+        pytest.param("sync", "/sim/a", id="its name"),
+        pytest.param("write_at", "/sim/a/*/partition.metadata.tmp", id="topic id"),
+        pytest.param("sync", "/sim/a/orders-0", id="the name of the topic id"),
+    ],
+)
+@pytest.mark.parametrize("forever", [False, True], ids=["once", "for good"])
+def test_a_new_log_that_one_directory_cannot_take_goes_to_the_next(operation: str, path: str, forever: bool) -> None:
+    files = SimulatedFiles()
+    manager = _managed(files, A, B)
+    files.fail(operation, errno.EIO, path=path, times=None if forever else 1)
+    if forever:  # nor can it be tidied
+        files.fail("remove*", errno.EIO, path="/sim/a/*", times=None)
+    log = manager.open("orders", 0, ID, new=True)
+    assert log.directory == B / "orders-0"
+    committed(log, batch_of(2))
+    log.flush()
+    for crashed in (files.after_process_crash(), files.after_machine_crash(None), files.after_machine_crash(1)):
+        for order in ((A, B), (B, A)):
+            again = _managed(crashed, *order)
+            assert offsets_in(again.open("orders", 0, ID)) == [0, 1]
+            crashed = crashed.after_process_crash()
+
+
+def test_a_directory_whose_sync_failed_is_made_anew() -> None:
+    """A second sync would say that all is well."""
+    files = SimulatedFiles()
+    manager = _managed(files, A)
+    files.fail("sync", errno.EIO, path=str(A))
+    with pytest.raises(OSError, match="Input/output"):
+        manager.open("orders", 0, ID, new=True)
+    log = manager.open("orders", 0, ID, new=True)
+    committed(log, batch_of(2))
+    log.flush()
+    for seed in (None, 1, 2, 3):
+        assert offsets_in(_managed(files.after_machine_crash(seed), A).open("orders", 0, ID)) == [0, 1]
+
+
 def test_without_any_directory_that_can_be_read_there_is_no_manager() -> None:
     files = SimulatedFiles()
     files.fail("lock", errno.EIO, times=None)
