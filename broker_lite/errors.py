@@ -27,6 +27,7 @@ ERROR_CODE: dict[type[Exception], ErrorCode] = {
     storage.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     storage.InvalidBatch: ErrorCode.INVALID_RECORD,
     storage.UnsupportedBatch: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    storage.UnsupportedCodec: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     storage.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     storage.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,

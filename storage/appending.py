@@ -11,6 +11,7 @@ from pylog.storage.batch import (
     CODEC_MAX,
     CONTROL,
     CRC_START,
+    DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
@@ -18,6 +19,7 @@ from pylog.storage.batch import (
     NO_TIMESTAMP,
     PLACE,
     PREFIX_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
 )
 from pylog.storage.errors import InvalidBatch, InvalidTimestamp
@@ -26,6 +28,10 @@ from pylog.storage.transactions import Marker, read_marker
 
 # Of a header: length, magic, CRC, attributes, last offset delta, both timestamps, producer id, record count.
 _CLAIMS = struct.Struct(">8xi4xbIhiqqq6xi").unpack_from
+# Of the attributes: a codec that is known is the largest number that may be left of them. Set, the one bit is for
+# compaction alone and the other needs a producer.
+_OF_ANYBODY = CODEC_MASK | DELETE_HORIZON | TRANSACTIONAL
+_OF_A_PRODUCER = CODEC_MASK | DELETE_HORIZON
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and header count, a byte each
 
 
@@ -55,7 +61,10 @@ def place(
             sound = (
                 magic == MAGIC
                 and HEADER_BYTES <= size_bytes <= end - position
-                and attributes & CODEC_MASK <= CODEC_MAX
+                and (
+                    attributes & _OF_ANYBODY <= CODEC_MAX
+                    or (producer_id != NO_PRODUCER_ID and attributes & _OF_A_PRODUCER <= CODEC_MAX)
+                )
                 and count == delta + 1 > 0
                 and (attributes & CODEC_MASK or count * _RECORD_BYTES_MIN <= size_bytes - HEADER_BYTES)
                 and max_ms >= first_ms >= NO_TIMESTAMP
@@ -87,12 +96,16 @@ def place(
 
 
 def _check_claims(header: BatchHeader) -> None:
-    """The offsets of a batch that is appended are those of its records, without gaps."""
+    """The offsets of a batch that is appended are those of its records, without gaps; compaction has not met it."""
     count = header.record_count
     if count != header.last_offset_delta + 1:  # and so at least 1
         raise InvalidBatch(f"a batch with {count} records has a last offset delta of {header.last_offset_delta}")
     if header.codec == 0 and count * _RECORD_BYTES_MIN > header.size_bytes - batch.HEADER_BYTES:
         raise InvalidBatch(f"a batch of {header.size_bytes} bytes cannot hold {count} records")
+    if header.delete_horizon_ms is not None:
+        raise InvalidBatch("a batch says when its tombstones may go, which only compaction can know")
+    if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
+        raise InvalidBatch("a batch is part of a transaction, and has no producer")
     if header.max_timestamp < header.base_timestamp or header.base_timestamp < NO_TIMESTAMP:
         raise InvalidTimestamp(
             f"the timestamps of a batch go from {header.base_timestamp} to {header.max_timestamp}, which cannot be"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from pylog.storage.errors import CorruptBatch, InvalidBatch, UnsupportedBatch
+from pylog.storage.errors import CorruptBatch, InvalidBatch, UnsupportedBatch, UnsupportedCodec
 
 Buffer = bytes | bytearray | memoryview
 
@@ -117,7 +117,7 @@ def check(buffer: Buffer, position: int = 0) -> BatchHeader:
     if crc != header.crc:
         raise CorruptBatch(f"CRC-32C is {crc:08x}, the batch says {header.crc:08x}")
     if header.codec > CODEC_MAX:
-        raise UnsupportedBatch(f"unknown compression codec {header.codec}")
+        raise UnsupportedCodec(f"unknown compression codec {header.codec}")
     if header.last_offset_delta < 0 or header.record_count < 0 or header.record_count > header.last_offset_delta + 1:
         raise InvalidBatch(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
     return header

@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Callable
 
-from pylog.storage.errors import BatchTooLarge, CorruptBatch, UnsupportedBatch
+from pylog.storage.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
 
 Buffer = bytes | bytearray | memoryview
 
@@ -31,7 +31,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     try:
         compressor = _COMPRESS[codec]
     except KeyError:
-        raise UnsupportedBatch(f"unknown compression codec {codec}") from None
+        raise UnsupportedCodec(f"unknown compression codec {codec}") from None
     return compressor(data, level)
 
 
@@ -41,7 +41,7 @@ def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX
     try:
         decompressor = _DECOMPRESS[codec]
     except KeyError:
-        raise UnsupportedBatch(f"unknown compression codec {codec}") from None
+        raise UnsupportedCodec(f"unknown compression codec {codec}") from None
     try:
         return decompressor(data, bytes_max)
     except (BatchTooLarge, CorruptBatch):

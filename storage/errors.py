@@ -19,6 +19,10 @@ class UnsupportedBatch(StorageError):
     """A batch of a format that is not ours to read: an old magic, an unknown codec."""
 
 
+class UnsupportedCodec(UnsupportedBatch):
+    """The batch is compressed in a way that nobody here knows."""
+
+
 class BatchTooLarge(StorageError):
     """A batch, or what it decompresses to, is over its limit."""
 

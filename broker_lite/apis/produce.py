@@ -17,6 +17,7 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.produce import ProducedPartition, ProducePartition, ProduceRequest
 from pylog.storage.batch import HEADER_BYTES, MAGIC, read_header
 from pylog.storage.codecs import ZSTD
+from pylog.storage.errors import BatchTooLarge
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -63,7 +64,10 @@ def _append(
         records = _checked(asked, version, partition.config.message_bytes_max)
         if partition.config.log.compact:
             compacted.check(records, broker.config["socket.request.max.bytes"])
-        appended = partition.append(records)
+        try:
+            appended = partition.append(records)
+        except BatchTooLarge as error:  # max.message.bytes allows what segment.bytes does not
+            raise RequestError(ErrorCode.RECORD_LIST_TOO_LARGE, str(error)) from None
     except EXPECTED as error:
         return _refused(asked.topic, asked.partition, error)
     if partition.flush_is_due:

@@ -31,6 +31,12 @@ def on(files, work, **options):
     return running([files.root / "data"], work, files=files, clock=files.clock, **options)
 
 
+def lying(**fields):
+    batch = batch_of()
+    batches.pack_header(batch, 0, read_header(batch)._replace(**fields))
+    return batch
+
+
 def test_a_batch_that_comes_again_is_answered_as_the_first_time(files):
     async def work(broker):
         await broker.create_topic("t", 1)
@@ -79,8 +85,16 @@ def test_a_batch_that_comes_again_after_a_restart_is_known(files):
             {}, batch_of(), batch_of(timestamp_ms=-5), ErrorCode.INVALID_TIMESTAMP, id="a time before all time"
         ),
         pytest.param(
-            {"segment.bytes": "100"}, batch_of(), batch_of(20), ErrorCode.MESSAGE_TOO_LARGE, id="more than a segment"
+            {"segment.bytes": "100"},
+            batch_of(),
+            batch_of(20),
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            id="more than a segment",
         ),
+        pytest.param(
+            {}, batch_of(), lying(attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="a codec nobody knows"
+        ),
+        pytest.param({}, batch_of(), lying(attributes=0x40), ErrorCode.INVALID_RECORD, id="a delete horizon"),
         pytest.param(
             {}, batch_of(), batch_of(transactional=True, producer_id=7), ErrorCode.INVALID_TXN_STATE, id="transactions"
         ),

@@ -13,11 +13,12 @@ _SMALL = st.integers(-2, 4)
 lies = st.fixed_dictionaries(
     {},
     optional={
-        "attributes": st.sampled_from([0, 1, 4, 5, 7, 0x08, 0x40]),
+        "attributes": st.sampled_from([0, 1, 4, 5, 7, 0x08, 0x10, 0x14, 0x15, 0x40, 0x44, 0x50, 0x80]),
         "last_offset_delta": _SMALL,
         "record_count": _SMALL | st.just(1000),
         "base_timestamp": _SMALL,
         "max_timestamp": _SMALL,
+        "producer_id": st.sampled_from([-1, 7]),
         "magic": st.sampled_from([0, 1, 2, 3]),
     },
 )
@@ -49,6 +50,8 @@ def _said_in_words(data: bytes) -> BatchHeader:
     if header.record_count != header.last_offset_delta + 1 or header.attributes & 0x08:
         raise InvalidBatch("")
     if header.codec == 0 and header.record_count * 7 > header.size_bytes - 61:
+        raise InvalidBatch("")
+    if header.attributes & 0x40 or (header.attributes & 0x10 and header.producer_id == -1):
         raise InvalidBatch("")
     if not -1 <= header.base_timestamp <= header.max_timestamp:
         raise InvalidTimestamp("")

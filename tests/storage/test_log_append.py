@@ -15,6 +15,7 @@ from pylog.storage.errors import (
     LogClosed,
     StorageError,
     UnsupportedBatch,
+    UnsupportedCodec,
 )
 from pylog.storage.log import LogConfig
 from pylog.storage.records import Record, decode_batch, encode_batch
@@ -111,10 +112,15 @@ REFUSED = [
     pytest.param(_lying(record_count=3), InvalidBatch, id="records without offsets"),
     pytest.param(_lying(record_count=9000, last_offset_delta=8999), InvalidBatch, id="more records than bytes"),
     # codec and format
-    pytest.param(_lying(attributes=5), UnsupportedBatch, id="unknown codec"),
-    pytest.param(_lying(attributes=7), UnsupportedBatch, id="last codec number"),
+    pytest.param(_lying(attributes=5), UnsupportedCodec, id="unknown codec"),
+    pytest.param(_lying(attributes=7), UnsupportedCodec, id="last codec number"),
     pytest.param(_overwritten(16, b"\x01"), UnsupportedBatch, id="old magic"),
     pytest.param(_overwritten(16, b"\x03"), UnsupportedBatch, id="unknown magic"),
+    pytest.param(_lying(attributes=0x15, producer_id=7), UnsupportedCodec, id="unknown codec in a transaction"),
+    # what is not a sender's to say
+    pytest.param(_lying(attributes=0x40), InvalidBatch, id="a delete horizon"),
+    pytest.param(_lying(attributes=0x50, producer_id=7), InvalidBatch, id="a delete horizon in a transaction"),
+    pytest.param(_lying(attributes=0x10), InvalidBatch, id="a transaction without a producer"),
     # timestamps
     pytest.param(_lying(max_timestamp=START_MS - 1), InvalidTimestamp, id="maximum before the first"),
     pytest.param(_lying(base_timestamp=-2), InvalidTimestamp, id="first before all time"),
