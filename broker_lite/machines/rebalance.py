@@ -60,18 +60,17 @@ class Decision:
 
     def join(self, request: JoinGroupRequest, parked: Parked, client: Client, new_member_id: str) -> None:
         group, member_id = self.group, request.member_id
-        if not self._has_room_for(member_id):
+        replaced = None if request.group_instance_id is None else group.static_members.get(request.group_instance_id)
+        if not self._has_room_for(member_id or replaced or NO_MEMBER_ID):
             self._remove(member_id)
             self._stop_waiting()
             self.answers.append(refused_join(parked, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
         elif not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
             self.answers.append(refused_join(parked, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+        elif member_id == NO_MEMBER_ID and replaced is not None:
+            self._replace_static_member(request, parked, replaced, new_member_id)
         elif member_id == NO_MEMBER_ID and request.group_instance_id is not None:
-            replaced = group.static_members.get(request.group_instance_id)
-            if replaced is None:
-                self._add_member(request, parked, client, new_member_id)
-            else:
-                self._replace_static_member(request, parked, replaced, new_member_id)
+            self._add_member(request, parked, client, new_member_id)
         elif member_id == NO_MEMBER_ID and parked.version >= MEMBER_ID_REQUIRED_SINCE:
             # Who asks again after an answer was lost would else leave members behind that nobody is.
             self._await_return(new_member_id, request.session_timeout_ms)

@@ -1,22 +1,24 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pylog.broker_lite.machines.timers import Timers
 
-KEYS = [(letter,) for letter in "abcdef"]
+KEYS = [(letter,) for letter in "abcd"]
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("set"), st.sampled_from(KEYS), st.integers(0, 50)),
+        st.tuples(st.just("set"), st.sampled_from(KEYS), st.integers(0, 20)),
         st.tuples(st.just("unset"), st.sampled_from(KEYS), st.just(0)),
-        st.tuples(st.just("look"), st.just(KEYS[0]), st.integers(0, 60)),
+        st.tuples(st.just("look"), st.just(KEYS[0]), st.integers(0, 20)),
     ),
+    min_size=8,
     max_size=60,
 )
 
 
+@settings(max_examples=300)
 @given(STEPS)
 def test_timers_are_a_dictionary_of_deadlines(steps: list[tuple[str, tuple[str], int]]) -> None:
     timers: Timers[tuple[str]] = Timers()
