@@ -6,11 +6,9 @@ is under way outlives the roll, the close or the deletion of its segment.
 
 import contextlib
 import fcntl
-import mmap
 import os
 import stat
 from pathlib import Path
-from typing import cast
 
 from pylog.storage.ports import Buffer, FileSystem, Lock, LogAppender, LogFile
 
@@ -119,13 +117,6 @@ class Disk(FileSystem):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(descriptor, length, position)
-        finally:
-            os.close(descriptor)
-
-    def map(self, path: Path, size_bytes: int) -> Buffer:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return cast(Buffer, mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ))
         finally:
             os.close(descriptor)
 

@@ -13,7 +13,7 @@ class Closable(Protocol):
 
 class OpenFiles:
     def __init__(self, limit: int = 1 << 30) -> None:
-        """`limit` counts holders; each has two descriptors at most."""
+        """`limit` counts holders; each has two descriptors at most, of a log that is read and appended to."""
         self.limit = limit
         self._holders: dict[int, Closable] = {}
 

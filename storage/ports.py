@@ -92,11 +92,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def read_at(self, path: Path, position: int, length: int) -> bytes:
-        """For a few bytes once; a file that is read often is opened or mapped."""
-
-    @abstractmethod
-    def map(self, path: Path, size_bytes: int) -> Buffer:
-        """The first `size_bytes` (not 0), which must be there and stay: a mapped file is replaced, never cut."""
+        """For a few bytes now and then; a file that is read often is opened."""
 
     def read(self, path: Path) -> bytes | None:
         """All of a small file; None where there is none."""
@@ -145,7 +141,7 @@ class FileSystem(ABC):
 
     def replace(self, path: Path, data: Buffer, *, durable: bool) -> None:
         """The file holds all of `data`, or what it held before; unless it is durable, a crash of the machine may leave
-        a part. A new file: old mappings stay valid."""
+        a part. A new file: who has opened the old one reads on in that."""
         temporary = path.with_name(path.name + ".tmp")
         self.create_empty(temporary)
         self.write_at(temporary, 0, data)

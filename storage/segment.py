@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from pylog.storage.batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader, read_header
-from pylog.storage.errors import CorruptBatch, StorageError
+from pylog.storage.errors import CorruptBatch, DamagedFile, StorageError
 from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, TIME_ENTRY, Index
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Buffer, FileSystem, LogAppender, LogFile
@@ -125,7 +125,6 @@ class Segment:
     def latest_timestamp_ms(self) -> int:
         """The maximum timestamp, also of a sealed segment of which nothing was read yet."""
         if not self._max_timestamp_known:
-            self.max_timestamp_ms = NO_TIMESTAMP if self.times.last is None else self.times.last[0]
             try:
                 if not self._ends_with_maximum():
                     self._distrust(self.times)
@@ -250,8 +249,8 @@ class Segment:
         """Open everything that reads need, and keep it: the names are about to stand for other files."""
         self.file, self.latest_timestamp_ms  # noqa: B018 (both look at files)
         self._pinned_aborts = self.aborted()
-        self.offsets.map()
-        self.times.map()
+        self.offsets.pin()
+        self.times.pin()
         self._open_files.closed(self)
 
     def release(self) -> None:
@@ -323,10 +322,17 @@ class Segment:
 
     def _indexed_before(self, value: int, column: int = 0) -> int:
         """The position in the last entry of the offset index whose column is not above the value; 0 without one."""
-        entry = self.offsets.floor(value, column)
-        if entry >= 0 and not self._holds(*self.offsets[entry]):
-            self._distrust(self.offsets)
+        try:
             entry = self.offsets.floor(value, column)
+            if entry < 0:
+                return 0
+            relative_offset, position = self.offsets[entry]
+            if self._holds(relative_offset, position):
+                return position
+        except DamagedFile as error:  # an index that cannot be read is no better than one that is wrong
+            _log.error("%s", error)
+        self._distrust(self.offsets)
+        entry = self.offsets.floor(value, column)
         return self.offsets[entry][1] if entry >= 0 else 0
 
     def _holds(self, relative_offset: int, position: int) -> bool:
@@ -410,10 +416,7 @@ class Segment:
         """The first record from `offset_min` on with this timestamp or a later one."""
         if timestamp_ms > self.latest_timestamp_ms:
             return None
-        entry = self.times.floor(timestamp_ms)
-        if entry >= 0 and not self._is_first_maximum(entry):
-            self._distrust(self.times)
-            entry = self.times.floor(timestamp_ms)
+        entry = self._time_entry_before(timestamp_ms)
         from_offset = self.base_offset + (self.times[entry][1] if entry >= 0 else 0)
         for position, header in self.headers(self.position_of(max(from_offset, offset_min))):
             if header.max_timestamp >= timestamp_ms:
@@ -421,6 +424,16 @@ class Segment:
                     if record.timestamp_ms >= timestamp_ms and record.offset >= offset_min:
                         return record
         return None
+
+    def _time_entry_before(self, timestamp_ms: int) -> int:
+        try:
+            entry = self.times.floor(timestamp_ms)
+            if entry < 0 or self._is_first_maximum(entry):
+                return entry
+        except DamagedFile as error:
+            _log.error("%s", error)
+        self._distrust(self.times)
+        return self.times.floor(timestamp_ms)
 
     def latest_since(self, offset: int, *, trusting: bool = True) -> int:
         """The maximum timestamp of the records from this offset on. Looks at every batch behind it, unless that is
@@ -455,13 +468,17 @@ class Segment:
 
     def _ends_with_maximum(self) -> bool:
         """Whether the time index ends as the log does: with a maximum that its batch has, and none behind the last
-        entry of the offset index exceeds."""
-        last = self.times.last
+        entry of the offset index exceeds. It is taken for the segment's."""
+        try:
+            last = self.times.last
+        except DamagedFile as error:
+            _log.error("%s", error)
+            return False
+        self.max_timestamp_ms = NO_TIMESTAMP if last is None else last[0]
         if last is not None and not self.has_maximum(self.base_offset + last[1], last[0]):
             return False
-        latest_ms = NO_TIMESTAMP if last is None else last[0]
         start = self._indexed_before(self.size_bytes, column=1)
-        return all(header.latest_record_ms <= latest_ms for _, header in self.headers(start))
+        return all(header.latest_record_ms <= self.max_timestamp_ms for _, header in self.headers(start))
 
     def has_maximum(self, offset: int, timestamp_ms: int) -> bool:
         """Whether the batch with this offset has this maximum."""

@@ -118,23 +118,6 @@ def test_a_read_gets_what_is_there(subject: Subject, position: int, length: int,
     assert buffer == expected + b"." * (length - len(expected))
 
 
-def test_a_map_holds_the_first_bytes(subject: Subject) -> None:
-    path = subject.with_bytes("a", b"0123456789")
-    assert bytes(subject.files.map(path, 4)) == b"0123"
-    assert bytes(subject.files.map(path, 10)) == b"0123456789"
-    with pytest.raises(ValueError, match=r"."):
-        subject.files.map(path, 11)
-    with pytest.raises(ValueError, match=r"."):
-        subject.files.map(subject.with_bytes("empty", b""), 0)
-
-
-def test_a_map_keeps_its_bytes_when_the_file_is_replaced(subject: Subject) -> None:
-    path = subject.with_bytes("a", b"old bytes")
-    mapped = subject.files.map(path, 9)
-    subject.files.replace(path, b"new", durable=False)
-    assert bytes(mapped) == b"old bytes"
-
-
 def loses_its_name(files: FileSystem, path: Path) -> None:
     files.remove(path)
 
@@ -326,7 +309,6 @@ NONE, FILE, EMPTY, FULL = Path("none"), Path("file"), Path("empty"), Path("full"
         pytest.param(FileNotFoundError, ("open", NONE), id="open none"),
         pytest.param(FileNotFoundError, ("open_appender", NONE), id="append to none"),
         pytest.param(FileNotFoundError, ("read_at", NONE, 0, 1), id="read none"),
-        pytest.param(FileNotFoundError, ("map", NONE, 1), id="map none"),
         pytest.param(FileNotFoundError, ("modified_ms", NONE), id="time of none"),
         pytest.param(FileNotFoundError, ("sizes_in", NONE), id="list none"),
         pytest.param(FileNotFoundError, ("directories_in", NONE), id="directories in none"),

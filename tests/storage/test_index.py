@@ -2,14 +2,19 @@
 
 import errno
 import logging
-from collections.abc import Callable
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pylog.storage.disk import DISK
+from pylog.storage.errors import DamagedFile
 from pylog.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
 from tests.support.simulated_files import SimulatedFiles
 
@@ -90,10 +95,10 @@ def test_entries_reach_the_file_in_groups_and_all_of_them_when_stored(tmp_path: 
         index.append(number, number)
     stored = index.path.stat().st_size // 8
     assert 0 < stored < 1000
-    assert index.floor(10) == 10  # maps the file
+    assert index.floor(10) == 10  # keeps the block
     for number in range(1000, 2000):
         index.append(number, number)
-    assert index.floor(stored + 100) == stored + 100  # behind the end of the first mapping
+    assert index.floor(stored + 100) == stored + 100  # behind the end of the kept block
     index.store()
     assert index.path.stat().st_size == 2000 * 8
 
@@ -171,30 +176,135 @@ def test_a_sync_for_which_there_was_no_descriptor_is_still_to_be_done() -> None:
     assert files.operations == before + 1
 
 
-def test_a_released_index_maps_its_file_again() -> None:
+def _stored(files: SimulatedFiles, count: int, entry: struct.Struct = OFFSET_ENTRY) -> Index:
+    """An index as it is found: nothing of it is in memory."""
+    path = files.root / "i"
+    files.write_at(path, 0, b"".join(entry.pack(2 * number, 3 * number) for number in range(count)))
+    return Index(path, entry, count * entry.size, files)
+
+
+@contextmanager
+def _counted_reads(files: SimulatedFiles) -> Iterator[list[tuple[int, int]]]:
+    reads: list[tuple[int, int]] = []
+    read_at = files.read_at
+
+    def counted(path: Path, position: int, length: int) -> bytes:
+        reads.append((position, length))
+        return read_at(path, position, length)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "read_at", counted)
+        yield reads
+
+
+@pytest.mark.parametrize("entry", [OFFSET_ENTRY, TIME_ENTRY], ids=["offsets", "times"])
+def test_a_look_up_reads_a_block_and_a_reader_that_goes_on_from_there_reads_nothing(entry: struct.Struct) -> None:
     files = SimulatedFiles()
+    index = _stored(files, 100_000, entry)
+    with _counted_reads(files) as reads:
+        assert index.floor(2 * 70_000 + 1) == 70_000
+        assert len(reads) == 3  # the last entry, the first one, and the block
+        assert max(length for _, length in reads) <= 4096
+        del reads[:]
+        for number in range(70_000, 70_150):
+            assert index.floor(2 * number) == number
+        assert reads == []
+        for number in range(70_000, 80_000):
+            assert index.floor(2 * number) == number
+        assert len(reads) < 10_000 * entry.size / 1024
+
+
+CURVES: dict[str, Callable[[int], int]] = {
+    "slow at first": lambda n: n**3 // 10**7,
+    "fast at first": lambda n: 2**30 - (100_000 - n) ** 3 // 10**7,
+    "one leap at the end": lambda n: n + (2**30 if n == 99_999 else 0),
+    "one leap at the start": lambda n: n + (2**30 if n else 0),
+    "doubling": lambda n: n + 2 ** (n * 30 // 100_000),
+}
+
+
+@pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
+def test_no_curve_makes_a_look_up_read_the_whole_index(curve: Callable[[int], int]) -> None:
+    files = SimulatedFiles()
+    path, values = files.root / "i", [curve(n) for n in range(100_000)]
+    files.write_at(path, 0, b"".join(OFFSET_ENTRY.pack(value, n) for n, value in enumerate(values)))
+    for value in [values[n] for n in range(0, 100_000, 3989)] + [values[-1] - 1, values[1] - 1]:
+        index = Index(path, OFFSET_ENTRY, 800_000, files)
+        with _counted_reads(files) as reads:
+            assert index.floor(value) == bisect_right(values, value) - 1
+        assert len(reads) <= 2 + 3 * 8  # of 196 blocks
+
+
+@given(st.integers(0, 1 << 32), st.integers(500, 2500), st.sampled_from([1, 3, 1 << 12]))
+def test_blocks_of_an_index_that_grows_agree_with_a_plain_list(seed: int, count: int, step_max: int) -> None:
+    files, random = SimulatedFiles(), Random(seed)
     index = Index(files.root / "i", OFFSET_ENTRY, 0, files)
-    index.map()  # there is nothing to map
-    for number in range(4):
-        index.append(number, number)
-    index.store()
-    index.map()
-    files.fail("map", errno.EMFILE, times=None)
-    assert index.floor(2) == 2
+    values: list[int] = []
+    for number in range(count):
+        values.append((values[-1] if values else 0) + random.randint(1, step_max))
+        index.append(values[-1], number)
+        if not random.randrange(16):
+            value = random.randint(0, values[-1])
+            assert index.floor(value) == bisect_right(values, value) - 1
+
+
+def test_a_released_index_reads_its_file_again() -> None:
+    files = SimulatedFiles()
+    index = _stored(files, 4)
+    assert index.floor(5) == 2
+    files.fail("read_at", errno.EMFILE, times=None)
+    assert index.floor(3) == 1
     index.release()
     with pytest.raises(OSError, match="Too many open files"):
-        index.floor(2)
+        index.floor(3)
     files.heal()
-    assert index.floor(2) == 2
+    assert index.floor(3) == 1
 
 
-def test_a_replaced_index_leaves_an_old_mapping_intact(tmp_path: Path) -> None:
-    index = Index(tmp_path / "i", OFFSET_ENTRY, 0, DISK)
-    index.append(1, 1)
-    index.append(5, 5)
+@pytest.mark.parametrize("count", [0, 4, 5000])
+def test_a_pinned_index_needs_no_file(count: int) -> None:
+    files = SimulatedFiles()
+    index = _stored(files, count)
+    index.pin()
+    files.remove(index.path)
+    assert [index.floor(2 * number) for number in range(count)] == list(range(count))
+    index.clear()
+    for number in range(1000):
+        index.append(number, number)
     index.store()
-    old = Index(index.path, OFFSET_ENTRY, 16, DISK)
-    assert old.floor(4) == 0
-    index.replace(b"")
-    assert (index.count, index.last, index.floor(9)) == (0, None, -1)
-    assert old[1] == (5, 5)
+    assert [index.floor(number) for number in range(1000)] == list(range(1000))
+    assert files.size_of(index.path) is None
+
+
+def test_a_pinned_index_that_was_built_anew_is_stored_once_the_name_is_its_own_again() -> None:
+    files = SimulatedFiles()
+    index = _stored(files, 5000)
+    before = files.read(index.path)
+    index.pin()
+    index.clear()
+    index.append(7, 7)
+    index.store()
+    assert files.read(index.path) == before
+    index.release()
+    assert index.floor(9) == 0
+    index.append(8, 8)
+    index.store()
+    assert files.read(index.path) == OFFSET_ENTRY.pack(7, 7) + OFFSET_ENTRY.pack(8, 8)
+    assert (index.floor(7), index.floor(8)) == (0, 1)
+
+
+def test_a_sector_that_cannot_be_read_is_damage_and_said() -> None:
+    files = SimulatedFiles()
+    index = _stored(files, 5000)
+    assert index.last == (9998, 14997)
+    files.fail("read_at", errno.EIO, times=None)
+    with pytest.raises(DamagedFile, match=rf"{index.path}: damaged at byte 0: .*Input/output error"):
+        index.floor(100)
+
+
+def test_entries_that_have_gone_from_the_file_are_damage() -> None:
+    files = SimulatedFiles()
+    index = _stored(files, 5000)
+    files.truncate(index.path, 100)
+    with pytest.raises(DamagedFile, match=rf"{index.path}: damaged at byte "):
+        index.floor(100)

@@ -203,7 +203,6 @@ USES: dict[str, tuple[str, Callable[[PartitionLog], object]]] = {
     "opening to append": ("open_appender", lambda log: log.append(batch_of(1), 0)),
     "opening to read": ("open", lambda log: log.read(0, 1)),
     "read": ("read_at", lambda log: log.read(2, 1)),
-    "index": ("map", lambda log: log.read(2, 1)),
     "time": ("read_at", lambda log: log.offset_at_time(START_MS)),
     "latest": ("read_at", lambda log: log.offset_of_max_timestamp()),
     "aborted": ("read_at", lambda log: log.aborted_transactions(0, 12)),

@@ -277,7 +277,7 @@ def test_a_close_whose_sync_failed_does_not_succeed_the_second_time(path: str) -
     assert log.failure is not None
 
 
-@pytest.mark.parametrize("operation", ["open", "open_appender", "map", "sync"])
+@pytest.mark.parametrize("operation", ["open", "open_appender", "read_at", "sync"])
 def test_a_flush_that_has_no_descriptor_to_work_with_may_be_tried_again(operation: str) -> None:
     """Nothing was synced, so nothing is lost."""
     files, log = _log(LogConfig(segment_bytes=BATCH_BYTES))

@@ -67,7 +67,7 @@ def _open_in(directory: Path) -> int:
 
 
 HOLDERS = 8
-DESCRIPTORS_MAX = 4 * HOLDERS + 1  # of each a log twice and two mapped indexes; and the lock
+DESCRIPTORS_MAX = 2 * HOLDERS + 1  # of each a log, to read and to append; and the lock
 CONFIG = LogConfig(segment_bytes=3 * len(batch_of(2)), index_interval_bytes=0)
 
 

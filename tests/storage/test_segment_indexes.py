@@ -1,5 +1,6 @@
 """Indexes that are damaged cost a scan and never an answer: found when the log is opened, or when they are used."""
 
+import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -241,3 +242,23 @@ def test_a_batch_whose_format_byte_is_damaged_does_not_send_the_index_round_in_c
     part = log.read(offset, 1)
     assert part is not None
     assert part.position == position
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_bad_sector_under_an_index_costs_a_scan_and_no_answer(suffix: str, caplog: pytest.LogCaptureFixture) -> None:
+    files, log = _filled()
+    expected = _answers(PartitionLog(log.directory, log.config, CLEAN, files=files.after_process_crash()))
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    files.fail("read_at", errno.EIO, path=f"*{0:020d}{suffix}", times=1)
+    assert _answers(log) == expected
+    assert log.failure is None
+    assert "Input/output error" in caplog.text
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_is_cut_while_it_is_in_use_costs_a_scan_and_no_answer(suffix: str) -> None:
+    files, log = _filled()
+    expected = _answers(PartitionLog(log.directory, log.config, CLEAN, files=files.after_process_crash()))
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    files.truncate(log.directory / f"{0:020d}{suffix}", 5)
+    assert _answers(log) == expected

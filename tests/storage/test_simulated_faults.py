@@ -50,7 +50,6 @@ def test_a_fault_that_can_never_strike_is_refused() -> None:
         pytest.param("read_at", lambda files: files.read(A), id="read_at"),
         pytest.param("read_at", lambda files: files.open(A).read_at(0, 1), id="read_at of an open file"),
         pytest.param("read_into", lambda files: files.open(A).read_into(0, memoryview(bytearray(1))), id="read_into"),
-        pytest.param("map", lambda files: files.map(A, 1), id="map"),
         pytest.param("modified_ms", lambda files: files.modified_ms(A), id="modified_ms"),
         pytest.param("is_directory", lambda files: files.is_directory(A), id="is_directory"),
         pytest.param("sizes_in", lambda files: files.sizes_in(ROOT), id="sizes_in"),

@@ -269,13 +269,6 @@ class SimulatedFiles(CountedSteps, FileSystem):
         self.look("read_at", path)
         return part_of(self._file(path), path, position, length)
 
-    def map(self, path: Path, size_bytes: int) -> Buffer:
-        self.look("map", path)
-        file = self._file(path)
-        if not 0 < size_bytes <= len(file.data):
-            raise ValueError(f"cannot map {size_bytes} bytes of {path}, which has {len(file.data)}")
-        return part_of(file, path, 0, size_bytes)
-
     # -- the port: changing
 
     def open_appender(self, path: Path) -> LogAppender:

@@ -17,7 +17,7 @@ from tests.support.simulated_nodes import SimulatedFile
 CHANGES = {"create_empty", "write_at", "append", "truncate", "rename", "remove"}
 CHANGES |= {"create_directory", "remove_directory", "sync"}
 LOOKS = {"size_of", "modified_ms", "is_directory", "sizes_in", "directories_in"}
-LOOKS |= {"open", "open_appender", "read_at", "read_into", "map", "lock"}
+LOOKS |= {"open", "open_appender", "read_at", "read_into", "lock"}
 
 
 class Crashed(BaseException):
