@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from pylog.broker_lite import compacted
 from pylog.broker_lite.errors import RecordsRefused
 from pylog.storage.batch import HEADER_BYTES, pack_header, read_header
-from pylog.storage.errors import BatchTooLarge, CorruptBatch, InvalidBatch, StorageError
+from pylog.storage.errors import BatchTooLarge, CorruptBatch, InvalidBatch, StorageError, UnsupportedBatch
 from pylog.storage.records import Record, decode_batch, encode_batch, write_varint
 
 BYTES_MAX = 1 << 20
+GOOD = encode_batch([Record(0, 0, b"k", b"v")])
+CODEC_AT = 22  # the low byte of the attributes
 
 some_bytes = st.none() | st.binary(max_size=5) | st.integers(60, 70).map(bytes) | st.integers(8185, 8200).map(bytes)
 headers = st.lists(st.tuples(st.text(max_size=3), some_bytes), max_size=3).map(tuple)
@@ -116,19 +118,48 @@ def test_many_records(count):
     assert refused == list(range(0, count, 7))[: compacted.RECORDS_NAMED_MAX]
 
 
-def test_bytes_that_were_damaged_on_the_way_are_told_from_those_that_were_sent_wrong():
+@pytest.mark.parametrize(
+    "position",
+    [
+        pytest.param(-1, id="headers"),
+        pytest.param(HEADER_BYTES, id="length of a record"),
+        pytest.param(CODEC_AT, id="codec"),
+    ],
+)
+def test_bytes_that_were_damaged_on_the_way_are_told_from_those_that_were_sent_wrong(position):
     batch = encode_batch([Record(0, 0, b"k", b"v")])
-    batch[-1] ^= 1
+    batch[position] ^= 0x07 if position == CODEC_AT else 0x40
     with pytest.raises(CorruptBatch):
         compacted.check(memoryview(batch), BYTES_MAX)
+    pack_header(batch, 0, read_header(batch))
+    with pytest.raises((InvalidBatch, RecordsRefused, UnsupportedBatch)):
+        compacted.check(memoryview(batch), BYTES_MAX)
+
+
+def test_the_checksum_of_a_good_batch_is_left_to_the_log(monkeypatch):
+    monkeypatch.setattr("pylog.storage.batch.crc32c", lambda data: pytest.fail("computed twice"))
+    compacted.check(memoryview(GOOD), BYTES_MAX)
+
+
+@pytest.mark.parametrize(
+    ("count", "codec", "quick"),
+    [
+        pytest.param(1, 0, True, id="small"),
+        pytest.param(1, 4, False, id="compressed"),
+        pytest.param(2_000, 0, False, id="large"),
+    ],
+)
+def test_only_small_plain_batches_are_quick(count, codec, quick):
+    batch = encode_batch([Record(n, 0, b"key", b"value") for n in range(count)], codec=codec)
+    assert compacted.is_quick(memoryview(batch)) is quick
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
 def test_a_batch_that_unfolds_to_too_much_is_refused(codec):
     batch = memoryview(encode_batch([Record(0, 0, b"k", bytes(50_000))], codec=codec))
-    compacted.check(batch, 60_000)
+    compacted.check(batch, 60_000 // compacted.PLAIN_FACTOR_MAX)
     with pytest.raises(BatchTooLarge):
-        compacted.check(batch, 50_000)
+        compacted.check(batch, 50_000 // compacted.PLAIN_FACTOR_MAX)
 
 
 def test_a_count_that_is_a_lie_ends_with_the_bytes():

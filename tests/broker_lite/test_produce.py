@@ -2,9 +2,12 @@
 
 import asyncio
 import errno
+import threading
+from contextlib import contextmanager
 
 import pytest
 
+from pylog.broker_lite.apis import produce as produce_api
 from pylog.broker_lite.errors import ERROR_CODE
 from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol.errors import ErrorCode
@@ -285,7 +288,101 @@ def test_a_compacted_topic_refuses_what_compaction_could_not_read(files):
         assert (await produce_one(broker, "t", not_gzip)).error_code == ErrorCode.INVALID_RECORD
         large = batch_of(1, value=bytes(300_000), codec=1)
         assert len(large) < 1000
-        assert (await produce_one(broker, "t", large)).error_code == ErrorCode.MESSAGE_TOO_LARGE
-        assert broker.partition("t", 0).log.log_end_offset == 0
+        assert (await produce_one(broker, "t", large)).error_code == ErrorCode.NONE
+        await broker.create_topic("small", 1, {"cleanup.policy": "compact", "max.message.bytes": "10000"})
+        refused = await produce_one(broker, "small", large)
+        assert (refused.error_code, refused.error_message) == (
+            ErrorCode.MESSAGE_TOO_LARGE,
+            "a compressed batch holds more than 160000 bytes",
+        )
+        assert broker.partition("t", 0).log.log_end_offset == 1
+        assert broker.partition("small", 0).log.log_end_offset == 0
 
-    on(files, work, config={"socket.request.max.bytes": 200_000})
+    on(files, work)
+
+
+@contextmanager
+def busy_checker():
+    """The thread that looks at records does nothing until the event is set, at the latest at the end."""
+    free = threading.Event()
+    produce_api._checker.submit(free.wait)
+    try:
+        yield free
+    finally:
+        free.set()
+
+
+LARGE = batch_of(2_000)  # takes so long that it is left to a thread
+
+
+async def turns(count=5):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_large_batch_of_a_compacted_topic_is_looked_at_while_others_are_answered(files):
+    async def work(broker):
+        await broker.create_topic("t", 2, {"cleanup.policy": "compact"})
+        await broker.create_topic("plain", 1)
+        wanted = [ProducePartition("t", 0, LARGE), ProducePartition("plain", 0, batch_of(3))]
+        with busy_checker() as checker:
+            answer = asyncio.create_task(produce_all(broker, wanted))
+            await turns()
+            assert not answer.done()
+            assert (await produce_one(broker, "t", batch_of(), partition=1)).error_code == ErrorCode.NONE
+            assert (await produce_one(broker, "plain", LARGE)).base_offset == 3  # nobody looks at its records
+            assert broker.partition("t", 0).log.log_end_offset == 0
+            checker.set()
+            results = await answer
+        assert [(one.topic, one.error_code, one.base_offset) for one in results] == [("t", 0, 0), ("plain", 0, 0)]
+        assert len((await fetch_one(broker, "t")).records) == len(LARGE)
+        refused = await produce_one(broker, "t", with_key(LARGE, None))
+        assert (refused.error_code, len(refused.record_errors)) == (ErrorCode.INVALID_RECORD, 100)
+        assert broker.partition("t", 0).log.log_end_offset == 2_000
+
+    on(files, work)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
+def test_a_topic_that_goes_while_a_batch_is_looked_at_does_not_get_it(files, again):
+    async def work(broker):
+        topic = await broker.create_topic("t", 1, {"cleanup.policy": "compact"})
+        with busy_checker() as checker:
+            answer = asyncio.create_task(produce_one(broker, "t", LARGE))
+            await turns()
+            await broker.delete_topic("t", topic.topic_id)
+            if again:
+                await broker.create_topic("t", 1)
+            checker.set()
+            assert (await answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if again:
+            assert broker.partition("t", 0).log.log_end_offset == 0
+
+    on(files, work)
+
+
+def test_a_batch_that_was_looked_at_waits_for_the_disk_where_it_must(files):
+    async def work(broker):
+        await broker.create_topic("t", 1, {"cleanup.policy": "compact", "flush.messages": "1"})
+        assert (await produce_one(broker, "t", LARGE)).error_code == ErrorCode.NONE
+        return files.after_machine_crash(None)
+
+    async def look(broker):
+        return broker.partition("t", 0).log.log_end_offset
+
+    assert on(on(files, work, crash=True), look) == 2_000
+
+
+def test_a_client_that_goes_while_its_batch_is_looked_at_has_sent_nothing(files):
+    async def work(broker):
+        await broker.create_topic("t", 1, {"cleanup.policy": "compact"})
+        with busy_checker() as checker:
+            answer = asyncio.create_task(produce_one(broker, "t", LARGE))
+            await turns()
+            answer.cancel()
+            checker.set()
+        await turns()
+        assert answer.cancelled()
+        assert (await produce_one(broker, "t", LARGE)).base_offset == 0
+
+    on(files, work)
