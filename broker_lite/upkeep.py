@@ -122,7 +122,8 @@ class Upkeep:
             pass
 
     async def compact(self) -> bool:
-        """The log that needs it most; False if none does, or if it failed."""
+        """The log that needs it most; False if none does. One that fails is left out for a while, so that the others
+        have their turn."""
         job = self._job = self._logs.next_compaction()
         if job is None:
             return False
@@ -131,9 +132,11 @@ class Upkeep:
                 self._cleaner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cleaner")
             try:
                 await asyncio.get_running_loop().run_in_executor(self._cleaner, job.clean)
-            except StorageError:  # which it has told
-                return False
-            if not self._stopping.is_set() and job.begin():
+            except (StorageError, OSError):  # which it has told
+                return True
+            if self._stopping.is_set() or not job.begin():
+                await self._on_disk(job.discard)
+            else:
                 await self._on_disk(job.put_in_place)
                 job.finish()
         except (StorageError, OSError):

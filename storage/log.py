@@ -4,7 +4,8 @@ A batch is appended whole or not at all, gets the next free offsets, and is neve
 
     log start offset <= last stable offset <= high watermark <= log end offset
 
-One thread (the broker's loop) calls everything but `flush`, which may run in another: it only syncs files. What
+One thread (the broker's loop) calls everything but what may run in another, one call at a time: `flush` and `bury`,
+which only sync and rename files, `fail_swap`, and `abandon` and `close`, which end every other use. What
 deletes data (`truncate_*`, `move_start`) relies on the manager to have put the new bounds on the disk first.
 """
 
@@ -13,7 +14,7 @@ import logging
 import random
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -46,8 +47,8 @@ __all__ = ["Appended", "FileSlice", "LogConfig", "LogFile", "PartitionLog"]
 _log = logging.getLogger(__name__)
 
 # The disk has no room, or the process no descriptor, just now: nothing is lost, and the next try may succeed.
-_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-_NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}  # never said by fsync: if it is heard, nothing was synced yet
+PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}  # never said by fsync: if it is heard, nothing was synced yet
 
 
 class Appended(NamedTuple):
@@ -163,7 +164,8 @@ class PartitionLog:
 
     def first_timestamp_ms(self, base_offset: int) -> int:
         """That of the first batch of this segment."""
-        return self._segments[self._base_offsets.index(base_offset)].first_batch_timestamp_ms()
+        with self._watched():
+            return self._segments[bisect_right(self._base_offsets, base_offset) - 1].first_batch_timestamp_ms()
 
     # -- appending
 
@@ -196,7 +198,7 @@ class PartitionLog:
                 active = self._active
             active.append(batches, placed)
         except OSError as error:
-            if error.errno not in _PASSING:
+            if error.errno not in PASSING:
                 self._fail(error)
             raise
         for header, marker in sequenced:
@@ -303,7 +305,7 @@ class PartitionLog:
         try:
             return self._slice(offset, bytes_max, end_offset)
         except OSError as error:
-            if error.errno not in _PASSING:
+            if error.errno not in PASSING:
                 self._fail(error)
             raise
 
@@ -367,7 +369,7 @@ class PartitionLog:
         try:
             yield
         except OSError as error:
-            if error.errno not in _PASSING:
+            if error.errno not in PASSING:
                 self._fail(error)
             raise
 
@@ -400,7 +402,7 @@ class PartitionLog:
             except OSError as error:
                 if self._closed:  # deleted meanwhile
                     return
-                if error.errno in _NO_DESCRIPTOR:
+                if error.errno in NO_DESCRIPTOR:
                     self._unsynced[:0] = sealed
                     self._active_unsynced = self._names_unsynced = True
                     self._epochs_unsynced |= epochs_unsynced
@@ -450,7 +452,7 @@ class PartitionLog:
                     self._files.sync(self.directory / snapshot_name(self.log_end_offset))
                 self._active.sync()
             except OSError as error:
-                if error.errno not in _NO_DESCRIPTOR:
+                if error.errno not in NO_DESCRIPTOR:
                     self._fail(error)
                 raise
             self._active_unsynced = False
@@ -523,7 +525,7 @@ class PartitionLog:
             try:  # the log begins with a name that is on the disk, or it seems to be cut
                 self._files.sync(self.directory)
             except OSError as error:
-                if not self._closed and error.errno not in _NO_DESCRIPTOR:
+                if not self._closed and error.errno not in NO_DESCRIPTOR:
                     self._fail(error)
                 raise
             for base_offset in base_offsets:
@@ -544,15 +546,42 @@ class PartitionLog:
         self._check_open()
         if shape != self.shape or self._swapping:
             return False
-        for segment in self._segments:
-            if segment.base_offset in base_offsets:
-                segment.pin()
+        wanted = set(base_offsets)
+        try:
+            with self._watched():
+                for segment in self._segments:
+                    if segment.base_offset in wanted:
+                        segment.pin()
+        except BaseException:
+            self._unpin(wanted)
+            raise
         self._swapping = True
         return True
 
-    def finish_swap(self, groups: list[list[int]]) -> None:
-        """The files are in place. A group is the base offsets of the old segments; the new one has the first."""
-        sizes = self._files.sizes_in(self.directory)
+    def _unpin(self, base_offsets: Collection[int]) -> None:
+        for segment in self._segments:
+            if segment.base_offset in base_offsets:
+                segment.release()
+
+    def cancel_swap(self, base_offsets: list[int]) -> None:
+        """No file was replaced."""
+        self._unpin(set(base_offsets))
+        self._swapping = False
+
+    def finish_swap(self, groups: list[list[int]], sizes: dict[str, int] | None = None) -> None:
+        """The files are in place. A group is the base offsets of the old segments; the new one has the first. `sizes`
+        are those of the new files, if somebody has looked already."""
+        try:
+            self._finish_swap(groups, sizes)
+        except Exception as error:
+            self.fail_swap(error)
+            raise
+
+    def _finish_swap(self, groups: list[list[int]], sizes: dict[str, int] | None) -> None:
+        if sizes is None:
+            sizes = {}
+            for first, *_ in groups:
+                sizes |= swap.sizes_of(self.directory, first, self._files)
         for base_offsets in groups:
             first = self._base_offsets.index(base_offsets[0])
             old = self._segments[first : first + len(base_offsets)]

@@ -1,7 +1,8 @@
 """All partition logs of a process, in one or several data directories, each of which it owns alone.
 
-One thread (the owner: the broker's loop) opens, reads and changes logs. What waits for a disk is split off, and says
-so: it may run in any thread, one at a time.
+One thread (the owner: the broker's loop) reads and changes logs. What waits for a disk is split off, and says so: it
+runs in one other thread (the disk's), which also opens and deletes logs, so that a log may come or go between any two
+lines of the owner's. The owner's methods look a log up once, and skip one that has gone.
 """
 
 import base64
@@ -17,7 +18,7 @@ from uuid import UUID, uuid4
 
 from pylog.storage import compaction, retention
 from pylog.storage.cleaner_process import CleanerProcess
-from pylog.storage.compaction import Dirt
+from pylog.storage.compaction import CleaningPlan, Dirt
 from pylog.storage.compaction_job import CompactionJob, StartCleaner, plan_for
 from pylog.storage.data_directory import DataDirectory, Key
 from pylog.storage.disk import DISK
@@ -31,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 METADATA_NAME = "partition.metadata"
 _NAME_BYTES_MAX = 255
+COMPACTION_RETRY_MS = 60_000  # after a run that failed; the other logs come first
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
@@ -72,6 +74,7 @@ class LogManager:
         self._buried: list[tuple[int, Path]] = []  # when to remove which file
         self._directories: list[DataDirectory] = []
         self.uncleanable: dict[Key, Exception] = {}  # logs that compaction found damaged; until the next start
+        self._put_off: dict[Key, int] = {}  # logs whose compaction failed, and when to try again
         self.offline_directories: dict[Path, OSError] = {}
         try:
             for path in directories:
@@ -266,6 +269,7 @@ class LogManager:
         key = (topic, partition)
         log = self._logs.pop(key, None)
         self.uncleanable.pop(key, None)
+        self._put_off.pop(key, None)
         if log is not None:
             log.abandon()
         home = self._homes.get(key)
@@ -389,7 +393,10 @@ class LogManager:
         doomed = []
         for key in keys:
             log = self._logs.get(key)
-            if log is not None and log.failure is None and self._homes[key].log_start(key) >= log.log_start_offset:
+            home = self._homes.get(key)
+            if log is None or home is None:  # deleted meanwhile
+                continue
+            if log.failure is None and home.log_start(key) >= log.log_start_offset:
                 with self._or_told(log.directory):
                     base_offsets = log.detach_deleted()
                     if base_offsets:
@@ -443,38 +450,69 @@ class LogManager:
     def next_compaction(self) -> CompactionJob | None:
         """The dirtiest of the logs that are due. The owner's; one at a time."""
         now_ms = self._clock.now_ms()
-        dirt = {
-            key: self._dirt_of(key, log, now_ms)
-            for key, log in list(self._logs.items())  # another thread may be opening one
-            if log.config.compact and log.failure is None and not log.is_swapping and key not in self.uncleanable
-        }
-        key = compaction.dirtiest(dirt)
-        if key is None:
-            return None
-        log, home = self._logs[key], self._homes[key]
+        logs = {key: log for key, log in list(self._logs.items()) if self._may_be_compacted(key, log, now_ms)}
+        dirt: dict[Key, Dirt] = {}
+        for key, log in logs.items():
+            home = self._homes.get(key)
+            if home is not None:  # else it was deleted meanwhile
+                with self._or_another(key, log):
+                    dirt[key] = _dirt_of(log, home.cleaned_until(key), now_ms)
+        while (dirtiest := compaction.dirtiest(dirt)) is not None:
+            log = logs[dirtiest]
+            with self._or_another(dirtiest, log):
+                return self._job_for(dirtiest, log, plan_for(log, dirt[dirtiest], now_ms, self._dedupe_buffer_bytes))
+            del dirt[dirtiest]
+        return None
 
+    def _may_be_compacted(self, key: Key, log: PartitionLog, now_ms: int) -> bool:
+        return (
+            log.config.compact
+            and log.failure is None
+            and not log.is_swapping
+            and key not in self.uncleanable
+            and self._put_off.get(key, now_ms) <= now_ms
+        )
+
+    @contextlib.contextmanager
+    def _or_another(self, key: Key, log: PartitionLog) -> Iterator[None]:
+        """No log keeps the others from being compacted."""
+        try:
+            yield
+        except (LogClosed, LogOffline):
+            pass
+        except StorageError as error:
+            self._give_up(key, log, error)
+        except OSError as error:
+            self._retry_later(key, log, error)
+
+    def _give_up(self, key: Key, log: PartitionLog, error: Exception) -> None:
+        if self._logs.get(key) is log:  # else it was deleted meanwhile, and another may have its name
+            _log.error("%s cannot be compacted: %s", log.directory, error)
+            self.uncleanable[key] = error
+
+    def _retry_later(self, key: Key, log: PartitionLog, error: Exception) -> None:
+        if self._logs.get(key) is log:
+            _log.error("%s is compacted later: %s", log.directory, error)
+            self._put_off[key] = self._clock.now_ms() + COMPACTION_RETRY_MS
+
+    def _job_for(self, key: Key, log: PartitionLog, plan: CleaningPlan) -> CompactionJob:
         def bury(path: Path) -> None:
             self._buried.append((self._clock.now_ms() + log.config.file_delete_delay_ms, path))
 
+        def cleaned(offset: int) -> None:
+            home = self._homes.get(key)
+            if home is not None and self._logs.get(key) is log:
+                home.note_cleaned(key, offset)
+
         return CompactionJob(
             log,
-            plan_for(log, dirt[key], now_ms, self._dedupe_buffer_bytes),
+            plan,
             self._files,
             self._start_cleaner,
-            cleaned=lambda offset: home.note_cleaned(key, offset),
+            cleaned=cleaned,
             bury=bury,
-            give_up=lambda error: self.uncleanable.update({key: error}),
-        )
-
-    def _dirt_of(self, key: Key, log: PartitionLog, now_ms: int) -> Dirt:
-        return compaction.dirt_of(
-            log.segments(),
-            log.config,
-            now_ms,
-            cleaned_until=self._homes[key].cleaned_until(key),
-            log_start_offset=log.log_start_offset,
-            last_stable_offset=log.last_stable_offset,
-            first_timestamp_ms=log.first_timestamp_ms,
+            give_up=lambda error: self._give_up(key, log, error),
+            put_off=lambda error: self._retry_later(key, log, error),
         )
 
     # -- truncation
@@ -510,6 +548,18 @@ class LogManager:
         home.store_recovery_points({key: min(offset, log.recovery_point)})
         if home.cleaned_until(key) > offset:
             home.note_cleaned(key, offset)
+
+
+def _dirt_of(log: PartitionLog, cleaned_until: int, now_ms: int) -> Dirt:
+    return compaction.dirt_of(
+        log.segments(),
+        log.config,
+        now_ms,
+        cleaned_until=cleaned_until,
+        log_start_offset=log.log_start_offset,
+        last_stable_offset=log.last_stable_offset,
+        first_timestamp_ms=log.first_timestamp_ms,
+    )
 
 
 def _close(log: PartitionLog) -> bool:

@@ -32,17 +32,37 @@ def promote(directory: Path, base_offset: int, files: FileSystem) -> None:
     """The cleaner's files, which are on the disk, become those that the next start would use.
 
     Older segments first: a value must not outlive the tombstone behind it."""
-    for suffix in SUFFIXES:
+    prepare(directory, base_offset, files)
+    files.sync(directory)  # the other names first
+    files.rename(
+        file_of(directory, base_offset, LOG_SUFFIX + CLEANED), file_of(directory, base_offset, LOG_SUFFIX + SWAP)
+    )
+    files.sync(directory)
+
+
+def prepare(directory: Path, base_offset: int, files: FileSystem) -> None:
+    """All but the log: nothing counts yet, and `undo` can take it back. May be repeated."""
+    for suffix in SUFFIXES[:-1]:
         cleaned = file_of(directory, base_offset, suffix + CLEANED)
         swap = file_of(directory, base_offset, suffix + SWAP)
-        if suffix == ABORTED_SUFFIX and files.size_of(cleaned) is None:
+        if files.size_of(cleaned) is not None:
+            files.rename(cleaned, swap)
+        elif suffix == ABORTED_SUFFIX and files.size_of(swap) is None:
             files.create_empty(swap)
-        elif suffix == LOG_SUFFIX:
-            files.sync(directory)  # the other names first
-            files.rename(cleaned, swap)
-        else:
-            files.rename(cleaned, swap)
-    files.sync(directory)
+
+
+def undo(directory: Path, base_offsets: list[int], files: FileSystem) -> None:
+    """The cleaner's files go, as long as none of them counts."""
+    for base_offset in base_offsets:
+        for suffix in SUFFIXES:
+            for kind in (CLEANED, SWAP):
+                files.remove(file_of(directory, base_offset, suffix + kind))
+
+
+def sizes_of(directory: Path, base_offset: int, files: FileSystem) -> dict[str, int]:
+    """Of the files of one segment, by their names."""
+    paths = [file_of(directory, base_offset, suffix) for suffix in SUFFIXES]
+    return {path.name: size for path in paths if (size := files.size_of(path)) is not None}
 
 
 def take_place(directory: Path, base_offset: int, files: FileSystem) -> None:

@@ -1,5 +1,7 @@
 """Compacted segments take the place of those they were made of: a crash at any step leaves the old or the new ones."""
 
+import errno
+
 import pytest
 
 from pylog.storage import swap
@@ -196,6 +198,27 @@ def test_a_swap_that_failed_half_way_takes_the_log_offline() -> None:
     log.fail_swap(OSError("Input/output error"))
     assert log.failure is not None
     assert not log.is_swapping
+
+
+def test_a_swap_that_cannot_be_finished_takes_the_log_offline() -> None:
+    """And does not keep it busy for ever."""
+    files = SimulatedFiles()
+    log = _filled(files)
+    assert log.begin_swap(log.shape, [0])
+    files.fail("size_of", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        log.finish_swap([[0]])
+    assert log.failure is not None
+    assert not log.is_swapping
+
+
+def test_a_swap_that_is_called_off_leaves_the_log_as_it_was() -> None:
+    log = _filled(SimulatedFiles())
+    assert log.begin_swap(log.shape, [0, 4])
+    log.cancel_swap([0, 4])
+    assert not log.is_swapping
+    assert offsets_in(log) == OLD
+    assert log.begin_swap(log.shape, [0, 4])
 
 
 def test_segments_that_are_being_replaced_stay_readable_whatever_their_names_stand_for() -> None:
