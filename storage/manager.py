@@ -281,19 +281,26 @@ class LogManager:
 
     def sweep(self, known: Collection[Key], deleted: Collection[UUID]) -> None:
         """Deal with the partitions that nobody knows: what belongs to a topic whose deletion is on record goes, and
-        every other log is set aside. If it is the record that was lost, the data is still there."""
+        every other log is set aside. If it is the record that was lost, the data is still there.
+
+        One that cannot be dealt with stays as it is, and whoever opens it will hear why."""
         for key in list(self._homes):
-            if key in self._logs:
-                continue
-            path = self._path(key)
-            topic_id = self._topic_id_in(path)
-            if topic_id in deleted:  # also where a topic of the same name came after
-                self.delete(*key)
-            elif key not in known:
-                if topic_id is not None or self._holds_log(path):
-                    self._set_aside(key)
-                else:
-                    self._leave_alone(key)
+            if key not in self._logs:
+                try:
+                    self._sweep(key, known, deleted)
+                except OSError as error:
+                    _log.error("%s-%d: %s", *key, error)
+
+    def _sweep(self, key: Key, known: Collection[Key], deleted: Collection[UUID]) -> None:
+        path = self._path(key)
+        topic_id = self._topic_id_in(path)
+        if topic_id in deleted:  # also where a topic of the same name came after
+            self.delete(*key)
+        elif key not in known:
+            if topic_id is not None or self._holds_log(path):
+                self._set_aside(key)
+            else:
+                self._leave_alone(key)
 
     def _path(self, key: Key) -> Path:
         return self._homes[key].path / f"{key[0]}-{key[1]}"

@@ -371,6 +371,30 @@ def test_of_the_partitions_that_nobody_knows_the_deleted_go_and_others_are_set_a
     assert manager.open("again", 0, ID).log_end_offset == 0
 
 
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [
+        pytest.param("read_at", "*/first-0/partition.metadata", id="its topic cannot be read"),
+        pytest.param("rename", "*/first-0", id="it cannot be renamed"),
+    ],
+)
+def test_a_partition_that_cannot_be_dealt_with_does_not_keep_the_others_from_it(
+    operation: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = SimulatedFiles()
+    manager = _managed(files)
+    for topic in ("first", "second"):
+        manager.open(topic, 0, ID)
+    manager.close()
+    manager = _managed(files)
+    files.fail(operation, errno.EIO, path=path, times=None)
+    manager.sweep({("first", 0)}, {ID})
+    assert _folders(files) == ["first-0"]
+    assert "first-0: [Errno 5]" in caplog.text
+    with pytest.raises((OSError, DamagedFile)):
+        manager.open("first", 0, OTHER_ID)
+
+
 def test_strays_are_not_counted_as_logs_that_wait_for_recovery() -> None:
     files = SimulatedFiles()
     manager = _managed(files)
