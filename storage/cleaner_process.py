@@ -1,8 +1,7 @@
 """The cleaner in a process of its own: it burns CPU, and loads numba, which a broker never does.
 
-The plan goes in as one line of JSON. Lines come back: each group when it is done, which is answered with a byte when
-it was taken, then the result or an error. Stdin stays open as long as somebody waits for the result; the worker ends
-when it closes, so it does not outlive its parent.
+The plan goes in as one line of JSON, and one line comes back: the result or an error. Stdin stays open as long as
+somebody waits for it; the worker ends when it closes, so it does not outlive its parent.
 """
 
 import contextlib
@@ -11,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +39,17 @@ class CleanerProcess:
         )
         self._plan = plan
 
-    def wait(self, on_group: Callable[[CleanedGroup], None] | None = None) -> CleaningResult:
+    def wait(self) -> CleaningResult:
         """As `pylog.storage.kernels.cleaner.clean`; raises what the worker raised, and CleanerFailed if it died."""
         try:
             with self._process, self._stderr:
-                return self._converse(on_group)
+                return self._converse()
         except BaseException:
             with contextlib.suppress(OSError):  # the directory may be gone
                 remove_cleaned(self._plan.directory, DISK)
             raise
 
-    def _converse(self, on_group: Callable[[CleanedGroup], None] | None) -> CleaningResult:
+    def _converse(self) -> CleaningResult:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -59,26 +57,17 @@ class CleanerProcess:
             with contextlib.suppress(BrokenPipeError):  # it has died; stdout and stderr tell more
                 stdin.write(self._plan.to_json().encode() + b"\n")
                 stdin.flush()
-            for line in stdout:
-                answer = json.loads(line)
-                if "result" in answer:
-                    return result_from_json(answer["result"])
-                if "error" in answer:
-                    raise error_from_json(answer["error"])
-                if on_group is not None:
-                    on_group(group_from_json(answer["group"]))
-                with contextlib.suppress(BrokenPipeError):
-                    stdin.write(b"\n")
-                    stdin.flush()
+            line = stdout.readline()
         except BaseException:
             self._process.kill()
             raise
-        self._process.wait()
-        raise CleanerFailed(self._last_words())
-
-    @property
-    def process_id(self) -> int:
-        return self._process.pid
+        if not line.endswith(b"\n"):  # it has not said all
+            self._process.wait()
+            raise CleanerFailed(self._last_words())
+        answer = json.loads(line)
+        if "error" in answer:
+            raise error_from_json(answer["error"])
+        return result_from_json(answer["result"])
 
     def stop(self) -> None:
         """`wait` raises CleanerFailed."""
@@ -94,22 +83,17 @@ class CleanerProcess:
         return f"{self._plan.directory}: the cleaner ended with code {self._process.returncode}: {said}"
 
 
-def run_cleaner(plan: CleaningPlan, on_group: Callable[[CleanedGroup], None] | None = None) -> CleaningResult:
+def run_cleaner(plan: CleaningPlan) -> CleaningResult:
     """`pylog.storage.kernels.cleaner.clean`, elsewhere."""
-    return CleanerProcess(plan).wait(on_group)
+    return CleanerProcess(plan).wait()
 
 
 # -- what goes over the pipe
 
 
-def group_from_json(values: list[Any]) -> CleanedGroup:
-    base_offset, old_base_offsets, size_bytes = values
-    return CleanedGroup(base_offset, tuple(old_base_offsets), size_bytes)
-
-
 def result_from_json(values: list[Any]) -> CleaningResult:
     groups, *numbers = values
-    return CleaningResult(tuple(map(group_from_json, groups)), *numbers)
+    return CleaningResult(tuple(CleanedGroup(base, tuple(old), size) for base, old, size in groups), *numbers)
 
 
 def error_to_json(error: Exception) -> dict[str, Any]:

@@ -17,7 +17,7 @@ in the buffer of the new segment).
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from crc32c import crc32c
@@ -53,16 +53,12 @@ _HORIZON_MS_MAX = 1 << 62  # leaves room for the deltas of any timestamp
 _UNBOUNDED = 1 << 62  # leaves room for what is saved
 
 
-def clean(
-    plan: CleaningPlan, files: FileSystem = DISK, on_group: Callable[[CleanedGroup], None] | None = None
-) -> CleaningResult:
-    """All new segments are on the disk when this returns, their names included.
-
-    `on_group` may take each as soon as it is there, the oldest first, and has given its files other names when it
-    returns: then the disk never holds the log twice. If this raises, no `.cleaned` file is left behind."""
+def clean(plan: CleaningPlan, files: FileSystem = DISK) -> CleaningResult:
+    """All new segments are on the disk when this returns, their names included. If this raises, no `.cleaned` file is
+    left behind."""
     remove_cleaned(plan.directory, files)
     try:
-        return _Cleaner(plan, files).run(on_group)
+        return _Cleaner(plan, files).run()
     except Exception:
         remove_cleaned(plan.directory, files)
         raise
@@ -79,16 +75,12 @@ class _Cleaner:
         self._scratch = np.empty(0, np.uint8)
         self._bytes_before = self._bytes_after = self._records_before = self._records_after = self._tombstones = 0
 
-    def run(self, on_group: Callable[[CleanedGroup], None] | None) -> CleaningResult:
+    def run(self) -> CleaningResult:
         cleaned_until = self._note_keys()
         transactions = CleanedTransactions(self._plan.aborted, self._plan.start_offset)
-        groups = []
-        for numbers in grouped(self._plan, cleaned_until):
-            groups.append(self._clean_group(numbers, cleaned_until, transactions))
-            if on_group is not None:
-                on_group(groups[-1])
+        groups = grouped(self._plan, cleaned_until)
         return CleaningResult(
-            tuple(groups),
+            tuple([self._clean_group(numbers, cleaned_until, transactions) for numbers in groups]),
             cleaned_until,
             self._bytes_before,
             self._bytes_after,

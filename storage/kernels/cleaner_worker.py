@@ -1,4 +1,4 @@
-"""`python -m pylog.storage.kernels.cleaner_worker`: a plan comes from stdin, lines of JSON go to stdout (see
+"""`python -m pylog.storage.kernels.cleaner_worker`: a plan comes from stdin, its result goes to stdout (see
 `pylog.storage.cleaner_process`, the other side). Ends when stdin does."""
 
 import json
@@ -8,10 +8,9 @@ import threading
 import traceback
 
 from pylog.storage.cleaner_process import error_to_json
-from pylog.storage.compaction import CleanedGroup, CleaningPlan
+from pylog.storage.compaction import CleaningPlan
 
 _NICE = 10
-_taken = threading.Semaphore(0)
 
 
 def main() -> None:
@@ -23,22 +22,16 @@ def main() -> None:
     try:
         from pylog.storage.kernels.cleaner import clean  # may have to be compiled first, which takes a while
 
-        _say(result=clean(CleaningPlan.from_json(line), on_group=_hand_over))
+        _say(result=clean(CleaningPlan.from_json(line)))
     except Exception as error:
         traceback.print_exc()
         _say(error=error_to_json(error))
 
 
 def _listen() -> None:
-    """A byte for every group that was taken."""
-    while os.read(sys.stdin.fileno(), 1):
-        _taken.release()
+    """Nothing more comes but the end."""
+    os.read(sys.stdin.fileno(), 1)
     os._exit(1)
-
-
-def _hand_over(group: CleanedGroup) -> None:
-    _say(group=group)
-    _taken.acquire()
 
 
 def _say(**answer: object) -> None:
