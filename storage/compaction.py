@@ -46,18 +46,18 @@ def dirt_of(
     config: LogConfig,
     now_ms: int,
     *,
-    cleaned_until: int | None,
+    cleaned_until: int,
     log_start_offset: int,
     last_stable_offset: int,
     first_timestamp_ms: Callable[[int], int],
 ) -> Dirt:
-    """`segments`: all of the log, the active one last. `cleaned_until`: as the checkpoint has it, None without one.
+    """`segments`: all of the log, the active one last. `cleaned_until`: as the checkpoint has it, 0 without one.
     `first_timestamp_ms`: that of the first batch of the segment with this base offset, which is asked for only where
     `max.compaction.lag.ms` is set.
 
     Tombstones and markers whose time has come do not make a log due: they go with the next run that something new
     brings about, as with Kafka."""
-    first_dirty_offset = log_start_offset if cleaned_until is None else cleaned_until
+    first_dirty_offset = cleaned_until
     if not log_start_offset <= first_dirty_offset <= segments[-1].next_offset:
         first_dirty_offset = log_start_offset  # the log was cut, or lost its head, since
     end_offset = segments[-1].base_offset

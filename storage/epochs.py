@@ -34,10 +34,6 @@ class LeaderEpochs:
     def latest(self) -> EpochEntry | None:
         return self.entries[-1] if self.entries else None
 
-    @property
-    def earliest(self) -> EpochEntry | None:
-        return self.entries[0] if self.entries else None
-
     def assign(self, epoch: int, start_offset: int) -> bool:
         """The leader of `epoch` writes from `start_offset` on; whether that is news.
 

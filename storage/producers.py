@@ -227,23 +227,12 @@ class Producers:
             del self._producers[producer_id]
         return len(expired)
 
-    def clear(self) -> None:
-        """Nothing is known any more: a snapshot or the log will tell it anew."""
-        self._producers.clear()
-        self._unstable.clear()
-        self._first_marker = _NEVER
-
     # -- the last stable offset
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Of the first transaction that is open, or whose marker the high watermark had not passed when it moved."""
         return next(iter(self._unstable), None)
-
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Of the first transaction that is open."""
-        return next((first for first, marker in self._unstable.items() if marker == _NEVER), None)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where a reader that wants committed records only has to stop. Not below the start of the log: what is
@@ -265,15 +254,6 @@ class Producers:
     def view(self, producer_id: int) -> ProducerView | None:
         producer = self._producers.get(producer_id)
         return None if producer is None else _view(producer_id, producer)
-
-    def last_data_offsets(self) -> dict[int, int]:
-        """By producer id, the last offset of its last data batch: compaction keeps that batch, emptied if need be, for
-        its sequence number. A producer that has written nothing but a marker since its epoch began is not here."""
-        return {
-            producer_id: producer.batches[-1].last_offset
-            for producer_id, producer in self._producers.items()
-            if producer.batches
-        }
 
     # -- snapshots
 

@@ -123,15 +123,14 @@ def unpack_entries(data: Buffer, path: Path, position: int = 0) -> list[AbortedT
 
 
 class TransactionIndex:
-    """The `.txnindex` of one segment. Holds no entries: aborts are rare, and most segments have no such file."""
+    """The `.txnindex` of one segment. Holds no entries: aborts are rare, and most segments have no such file. Who
+    changes it also syncs it, and its directory where it has come or gone."""
 
-    __slots__ = ("_files", "_unsynced", "_unsynced_name", "path")
+    __slots__ = ("_files", "path")
 
     def __init__(self, path: Path, files: FileSystem = DISK) -> None:
         self.path = path
         self._files = files
-        self._unsynced = False
-        self._unsynced_name = False
 
     def entries(self, start_offset: int = 0) -> Iterator[AbortedTransaction]:
         """Those whose marker is at `start_offset` or behind, read bit by bit."""
@@ -148,10 +147,7 @@ class TransactionIndex:
 
     def append(self, entry: AbortedTransaction) -> None:
         """In the file at once; behind the last whole entry, whatever an append that failed has left there."""
-        size_bytes = self._files.size_of(self.path)
-        self._unsynced = True
-        self._unsynced_name = self._unsynced_name or size_bytes is None
-        position = (size_bytes or 0) // ENTRY_BYTES * ENTRY_BYTES
+        position = (self._files.size_of(self.path) or 0) // ENTRY_BYTES * ENTRY_BYTES
         try:
             self._files.write_at(self.path, position, pack_entries([entry]))
         except OSError:
@@ -163,32 +159,9 @@ class TransactionIndex:
         """Forget the transactions whose markers are at `offset` or behind."""
         kept = next((number for number, entry in enumerate(self.entries()) if entry.last_offset >= offset), None)
         if kept == 0:
-            self._remove()
+            self._files.remove(self.path)
         elif kept is not None:
             self._files.truncate(self.path, kept * ENTRY_BYTES)
-            self._unsynced = True
-
-    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
-        """Start anew with these."""
-        data = pack_entries(entries)
-        if data:
-            self._files.replace(self.path, data, durable=False)
-            self._unsynced = self._unsynced_name = True
-        else:
-            self._remove()
-
-    def _remove(self) -> None:
-        if self._files.size_of(self.path) is not None:
-            self._files.remove(self.path)
-            self._unsynced_name = True
-
-    def sync(self) -> None:
-        if self._unsynced and self._files.size_of(self.path) is not None:
-            self._files.sync(self.path)
-        self._unsynced = False
-        if self._unsynced_name:
-            self._files.sync(self.path.parent)
-            self._unsynced_name = False
 
     def check(self, base_offset: int, next_offset: int) -> None:
         """DamagedFile if the entries cannot be those of a segment with the offsets [base_offset, next_offset)."""

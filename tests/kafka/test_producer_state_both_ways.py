@@ -134,7 +134,8 @@ class Script:
         return f"load {EXPIRATION_MS} {ours}", "done"
 
     def views(self) -> str:
-        offsets = (self.producers.first_unstable_offset, self.producers.first_undecided_offset)
+        starts = [view.transaction_start for view in self.producers.views() if view.transaction_start >= 0]
+        offsets = (self.producers.first_unstable_offset, min(starts, default=None))
         shown = " ".join("-1" if offset is None else str(offset) for offset in offsets)
         return " | ".join([shown, *(" ".join(map(str, view)) for view in sorted(self.producers.views()))])
 

@@ -18,7 +18,7 @@ SEGMENTS.append(SegmentView(40, 45, 50, NOW_MS))
 
 
 def dirt(
-    cleaned_until: int | None = None,
+    cleaned_until: int = 0,
     *,
     log_start_offset: int = 0,
     last_stable_offset: int = 45,
@@ -101,7 +101,7 @@ def test_no_segment_is_read_for_its_first_timestamp_unless_the_lag_is_bounded() 
         SEGMENTS,
         LogConfig(compact=True),
         NOW_MS,
-        cleaned_until=None,
+        cleaned_until=0,
         log_start_offset=0,
         last_stable_offset=45,
         first_timestamp_ms=refuse,

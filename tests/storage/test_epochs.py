@@ -42,7 +42,6 @@ def test_the_end_of_an_epoch(epoch: int, answer: tuple[int, int]) -> None:
 def test_a_log_without_epochs_knows_none() -> None:
     epochs = LeaderEpochs()
     assert epochs.latest is None
-    assert epochs.earliest is None
     assert epochs.end_offset_for(0, 50) == (-1, -1)
     assert epochs.epoch_for(3) is None
     assert not epochs.truncate_from_end(0)

@@ -272,7 +272,6 @@ def test_what_is_in_the_log_is_never_refused() -> None:
     producers = after(data(0, 0, transactional=True), data(50, 10), data(7, 20, epoch=1), control(30, epoch=0))
     assert producers.view(1000) == ProducerView(1000, 0, -1, -1, 60, 0, -1)
     assert producers.first_unstable_offset == 0
-    assert producers.first_undecided_offset is None
 
 
 # -- what compaction leaves
@@ -291,18 +290,6 @@ def test_a_control_batch_that_compaction_emptied_keeps_its_epoch() -> None:
     assert producers.view(1000) == ProducerView(1000, 4, -1, -1, 60, -1, -1)
 
 
-def test_compaction_learns_which_batches_carry_the_last_sequence_numbers() -> None:
-    producers = after(
-        *TWO_BATCHES,
-        data(0, 20, producer_id=1, transactional=True),
-        control(30, producer_id=1),
-        control(31, producer_id=2),
-        data(0, 32, producer_id=3),
-        control(42, producer_id=3, epoch=4),
-    )
-    assert producers.last_data_offsets() == {1000: 19, 1: 29}
-
-
 # -- the last stable offset
 
 
@@ -319,7 +306,7 @@ def test_the_last_stable_offset_follows_transactions_and_the_high_watermark() ->
     producers.applied(control(30, producer_id=1), COMMIT)
     producers.applied(control(31, producer_id=2), ABORT)
     producers.applied(data(0, 32, producer_id=3, transactional=True))
-    assert (producers.first_unstable_offset, producers.first_undecided_offset) == (10, 32)
+    assert producers.first_unstable_offset == 10
     producers.high_watermark_moved(30)  # the first marker is at 30, and not below
     assert producers.last_stable_offset(30) == 10
     producers.high_watermark_moved(31)
@@ -330,15 +317,6 @@ def test_the_last_stable_offset_follows_transactions_and_the_high_watermark() ->
     producers.high_watermark_moved(43)
     assert producers.first_unstable_offset is None
     assert producers.last_stable_offset(43) == 43
-
-
-def test_nothing_is_left_after_clear() -> None:
-    producers = after(*OPEN, data(0, 10, producer_id=1, transactional=True), control(20, producer_id=1))
-    producers.clear()
-    assert producers.snapshot() == Producers().snapshot()
-    assert producers.first_unstable_offset is None
-    assert producers.check([data(5)]) is None
-    producers.high_watermark_moved(100)
 
 
 # -- expiry

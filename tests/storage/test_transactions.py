@@ -181,11 +181,10 @@ def test_a_search_draws_no_entry_that_cannot_matter() -> None:
 
 
 class FaultyDisk(Disk):
-    """Takes only a part of the next write, and counts what is synced."""
+    """Takes only a part of the next write."""
 
     def __init__(self) -> None:
         self.room_bytes: int | None = None
-        self.synced: list[str] = []
 
     def write_at(self, path: Path, position: int, data: Buffer) -> None:
         if self.room_bytes is None:
@@ -193,10 +192,6 @@ class FaultyDisk(Disk):
         else:
             super().write_at(path, position, memoryview(data)[: self.room_bytes])
             raise OSError(28, "No space left on device")
-
-    def sync(self, path: Path) -> None:
-        super().sync(path)
-        self.synced.append(path.name)
 
 
 def _entry(number: int) -> AbortedTransaction:
@@ -206,7 +201,7 @@ def _entry(number: int) -> AbortedTransaction:
 def _index(directory: Path, count: int = 0, disk: Disk | None = None) -> TransactionIndex:
     index = TransactionIndex(directory / PATH.name, disk or Disk())
     if count:
-        index.replace(_entry(number) for number in range(count))
+        index.path.write_bytes(pack_entries(_entry(number) for number in range(count)))
     return index
 
 
@@ -215,8 +210,6 @@ def test_the_file_comes_with_the_first_entry(tmp_path: Path) -> None:
     assert list(index.entries()) == []
     index.check(0, 0)
     index.truncate(0)
-    index.replace([])
-    index.sync()
     assert not index.path.exists()
     index.append(_entry(0))
     index.append(_entry(1))
@@ -271,26 +264,6 @@ def test_an_append_overwrites_what_a_crash_left_of_another(tmp_path: Path) -> No
     assert list(index.entries()) == [_entry(0), _entry(1), _entry(2)]
 
 
-def test_sync_keeps_bytes_and_name_and_only_what_changed(tmp_path: Path) -> None:
-    disk = FaultyDisk()
-    index = _index(tmp_path, 0, disk)
-    index.sync()
-    assert disk.synced == []
-    index.append(_entry(0))
-    index.sync()
-    assert disk.synced == [PATH.name, tmp_path.name]
-    index.append(_entry(1))
-    index.sync()
-    assert disk.synced[2:] == [PATH.name]
-    index.sync()
-    index.truncate(0)
-    index.sync()
-    assert disk.synced[3:] == [tmp_path.name]
-    index.replace([_entry(0)])
-    index.sync()
-    assert disk.synced[4:] == [PATH.name, tmp_path.name]
-
-
 def test_a_sound_index_passes_the_check(tmp_path: Path) -> None:
     _index(tmp_path, 5).check(5, 46)
 
@@ -314,7 +287,7 @@ def test_entries_that_cannot_be_are_found_with_their_place(
     tmp_path: Path, entries: list[tuple[int, int, int, int]], place: int
 ) -> None:
     index = _index(tmp_path)
-    index.replace(AbortedTransaction(*entry) for entry in entries)
+    index.path.write_bytes(pack_entries(AbortedTransaction(*entry) for entry in entries))
     with pytest.raises(DamagedFile, match=rf"{PATH.name}: damaged at byte {place}: "):
         index.check(0 if entries[0] == (0, 0, 0, 0) else 100, 200)
 
@@ -328,7 +301,7 @@ def test_a_torn_entry_is_found_with_its_place(tmp_path: Path) -> None:
         index.check(0, 100)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["append", "truncate", "replace"]), st.integers(0, 60)), max_size=20))
+@given(st.lists(st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 60)), max_size=20))
 def test_any_changes_leave_what_a_plain_list_holds(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, int]]
 ) -> None:
@@ -339,11 +312,8 @@ def test_any_changes_leave_what_a_plain_list_holds(
             entry = _entry(twin[-1].last_offset // 10 + 1 + number if twin else number)
             index.append(entry)
             twin.append(entry)
-        elif change == "truncate":
+        else:
             index.truncate(10 * number)
             twin = [entry for entry in twin if entry.last_offset < 10 * number]
-        else:
-            twin = twin[number % 5 :]
-            index.replace(twin)
         assert list(index.entries()) == twin
         assert all(before.last_offset < after.last_offset for before, after in pairwise(twin))

@@ -214,7 +214,8 @@ def replay(batches: Iterable[TwinBatch]) -> Replay:
             if ended is not None and ended.aborted:
                 aborted.append(ended.index_entry())
     views = {view.producer_id: view for view in producers.views()}
-    return Replay(views, aborted, producers.first_undecided_offset)
+    starts = [view.transaction_start for view in views.values() if view.transaction_start >= 0]
+    return Replay(views, aborted, min(starts, default=None))
 
 
 def epochs_of(batches: Iterable[TwinBatch], start: int) -> tuple[EpochEntry, ...]:
