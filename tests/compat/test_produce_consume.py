@@ -52,7 +52,9 @@ def test_our_decoders_read_the_file_that_a_client_filled(
     data = log_bytes(own_broker, topic_of[writer, codec])
     headers = [header for _, header in walk(data)]
     assert sum(header.size_bytes for header in headers) == len(data)
-    assert {header.codec for header in headers} == {CODEC_BY_NAME[codec]}
+    used = {header.codec for header in headers}
+    assert CODEC_BY_NAME[codec] in used
+    assert used <= {CODEC_BY_NAME[codec], 0}  # a batch that would not get smaller is sent as it is
     records = [record for position, _ in walk(data) for record in decode_batch(data, position)]
     assert [record.offset for record in records] == list(range(len(RECORDS)))
     assert [(one.key, one.value, one.headers, one.timestamp_ms) for one in records] == [tuple(one) for one in RECORDS]

@@ -246,7 +246,10 @@ class SimulatedFiles(CountedSteps, FileSystem):
 
     def is_directory(self, path: Path) -> bool:
         self.look("is_directory", path)
-        return isinstance(self._find(path), SimulatedDirectory)
+        try:
+            return isinstance(self._find(path), SimulatedDirectory)
+        except NotADirectoryError:  # what is below a file is none
+            return False
 
     def sizes_in(self, directory: Path) -> dict[str, int]:
         """Backwards: a disk promises no order."""
