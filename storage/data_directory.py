@@ -6,6 +6,7 @@ log, what a crash cannot have taken (recovery point), what is deleted (log start
 """
 
 import contextlib
+import errno
 import logging
 import threading
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ Key = tuple[str, int]  # topic, partition
 
 LOCK_NAME = ".lock"
 MARKER_NAME = ".kafka_cleanshutdown"
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _MARKER_TEXT = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -40,6 +42,7 @@ class DataDirectory:
             name: OffsetCheckpoint(path / name, files) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS)
         }
         self.unrecovered: set[Key] = set()
+        self.is_full = False  # as far as the starts of logs tell
         # Held while offsets are looked up and stored: no thread may store what was true of a log that is gone.
         self.storing = threading.RLock()
         try:
@@ -89,7 +92,12 @@ class DataDirectory:
         self._store(RECOVERY_POINTS, offsets)
 
     def store_log_starts(self, offsets: Mapping[Key, int]) -> None:
-        self._store(LOG_START_OFFSETS, offsets)
+        try:
+            self._store(LOG_START_OFFSETS, offsets)
+        except OSError as error:
+            self.is_full = error.errno in _NO_ROOM
+            raise
+        self.is_full = False
 
     def _store(self, name: str, offsets: Mapping[Key, int]) -> None:
         """Logs that nobody opened keep what is known of them."""

@@ -491,15 +491,21 @@ class PartitionLog:
             self._start_offset = offset
             self._changed = True
 
-    def detach_deleted(self) -> list[int]:
+    def detach_deleted(self, *, stored: bool = True) -> list[int]:
         """The base offsets of segments that lie wholly below the log's start, are no longer part of it, and wait to be
-        buried. The active segment is rolled if everything in it is deleted."""
+        buried. The active segment is rolled if everything in it is deleted.
+
+        Unless the start is `stored`, the names of the segments that are left say where the log begins: only one that
+        begins with a segment, or has all of its records deleted, can do without, and takes no more room."""
         self._check_open()
-        if self.epochs.truncate_from_start(self._start_offset):  # not before the start is on the disk
+        if stored and self.epochs.truncate_from_start(self._start_offset):  # not before the start is on the disk
             self._store_epochs()
         if self._swapping:
             return []
-        if self._start_offset == self._active.next_offset:
+        if not stored:
+            if self._start_offset not in (*self._base_offsets, self._active.next_offset):
+                return []
+        elif self._start_offset == self._active.next_offset:
             self.roll()
         count = bisect_right(self._base_offsets, self._start_offset) - 1
         doomed = self._segments[:count]
@@ -516,23 +522,31 @@ class PartitionLog:
         """Also those that could not be buried when they were first to be."""
         return bool(self._detached)
 
-    def bury(self, base_offsets: list[int]) -> Iterator[Path]:
+    def bury(self, base_offsets: list[int], *, one_by_one: bool = False) -> Iterator[Path]:
         """Give the files of detached segments their last names. Any thread: the log may have been deleted since, and
-        another one have its directory; or it may have been emptied, and begun anew with the same offsets."""
+        another one have its directory; or it may have been emptied, and begun anew with the same offsets.
+
+        One by one, each is on the disk before the next: where only names say where the log begins, a crash must not
+        leave an older segment without a newer one."""
         with self._flushing:
             if self._unusable:
                 return
-            try:  # the log begins with a name that is on the disk, or it seems to be cut
-                self._files.sync(self.directory)
-            except OSError as error:
-                if not self._closed and error.errno not in NO_DESCRIPTOR:
-                    self._fail(error)
-                raise
+            self._sync_names()  # the log begins with a name that is on the disk, or it seems to be cut
             for base_offset in base_offsets:
                 if base_offset in self._detached:
                     yield from swap.set_deleted(self.directory, base_offset, self._files)
                     self._files.remove(self.directory / snapshot_name(base_offset))
+                    if one_by_one:
+                        self._sync_names()
                     self._detached.remove(base_offset)
+
+    def _sync_names(self) -> None:
+        try:
+            self._files.sync(self.directory)
+        except OSError as error:
+            if not self._closed and error.errno not in NO_DESCRIPTOR:
+                self._fail(error)
+            raise
 
     # -- compaction
 

@@ -45,6 +45,7 @@ class Doomed(NamedTuple):
 
     log: PartitionLog
     base_offsets: list[int]
+    one_by_one: bool = False  # the log's start is not on the disk
 
 
 class LogManager:
@@ -358,7 +359,8 @@ class LogManager:
             directory.store_recovery_points(self._of(directory, lambda log: log.recovery_point))
 
     def store_starts(self) -> None:
-        """Where this fails nothing will be detached."""
+        """Where this fails nothing will be detached, save where the disk is full: old segments going is what heals it.
+        There the names say where logs begin, and this is done when there is room again."""
         for directory in self._directories:
             with self._or_told(directory.path):
                 self._store_starts(directory)
@@ -403,19 +405,20 @@ class LogManager:
             home = self._homes.get(key)
             if log is None or home is None:  # deleted meanwhile
                 continue
-            if log.failure is None and home.log_start(key) >= log.log_start_offset:
+            stored = home.log_start(key) >= log.log_start_offset
+            if log.failure is None and (stored or home.is_full):
                 with self._or_told(log.directory):
-                    base_offsets = log.detach_deleted()
+                    base_offsets = log.detach_deleted(stored=stored)
                     if base_offsets:
-                        doomed.append(Doomed(log, base_offsets))
+                        doomed.append(Doomed(log, base_offsets, one_by_one=not stored))
         return doomed
 
     def bury(self, doomed: Iterable[Doomed]) -> None:
         """Any thread. Files keep their bytes for a while: somebody may be about to open them."""
-        for log, base_offsets in doomed:
+        for log, base_offsets, one_by_one in doomed:
             remove_at_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
             with self._or_told(log.directory):
-                for path in log.bury(base_offsets):
+                for path in log.bury(base_offsets, one_by_one=one_by_one):
                     self._buried.append((remove_at_ms, path))
 
     @contextlib.contextmanager

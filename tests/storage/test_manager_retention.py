@@ -233,6 +233,76 @@ def test_a_crash_at_any_step_of_a_deletion_keeps_what_was_not_to_go(seed: int | 
     assert found == sorted(found)
 
 
+# -- a disk that is full
+
+
+def _full(world: World) -> PartitionLog:
+    log = world.filled(appends=9)  # 0, 4, 8, 12, and 16, which is active
+    log.flush()
+    world.manager.checkpoint()
+    world.files.sync_all()
+    world.files.capacity_bytes = world.files.used_bytes
+    return log
+
+
+@pytest.mark.parametrize(
+    ("config", "bases"),
+    [
+        pytest.param(LogConfig(segment_bytes=2 * BATCH_BYTES, retention_bytes=3 * BATCH_BYTES), [12, 16], id="size"),
+        pytest.param(LogConfig(segment_bytes=2 * BATCH_BYTES, retention_ms=1000), [16], id="time, which all have had"),
+    ],
+)
+def test_retention_makes_room_on_a_disk_that_is_full(config: LogConfig, bases: list[int]) -> None:
+    world = World(config)
+    log = _full(world)
+    with pytest.raises(OSError, match="No space left"):
+        log.append(batch_of(2), 0)
+    world.clock.advance(10_000)
+    world.manager.retain()
+    world.clock.advance(config.file_delete_delay_ms)
+    world.manager.remove_buried()
+    assert world.bases() == bases
+    assert log.failure is None
+    assert log.append(batch_of(2), 0).base_offset == 18
+    start = log.log_start_offset
+    world.manager.checkpoint()
+    log.flush()
+    again = world.crashed().open("orders", 0, ID)
+    assert again.log_start_offset == start
+    assert offsets_in(again) == list(range(start, 20))
+
+
+def test_deleted_records_do_not_go_before_their_start_is_on_the_disk_full_or_not() -> None:
+    world = World()
+    _full(world)
+    with pytest.raises(OSError, match="No space left"):
+        world.manager.delete_records("orders", 0, 9)
+    world.manager.bury(world.manager.detach([("orders", 0)]))
+    assert world.bases() == [0, 4, 8, 12, 16]
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3, 4, 5])
+def test_a_crash_at_any_step_on_a_full_disk_keeps_what_was_not_to_go(seed: int | None) -> None:
+    world = World(LogConfig(segment_bytes=2 * BATCH_BYTES, retention_bytes=3 * BATCH_BYTES))
+    _full(world)
+    found: list[int] = []
+
+    def look() -> None:
+        files = world.files.after_machine_crash(seed)
+        files.capacity_bytes = None
+        again = LogManager([DATA], world.config, files=files, clock=world.clock).open("orders", 0, ID)
+        assert again.cuts == []
+        assert again.log_start_offset in (0, 4, 8, 12)
+        assert offsets_in(again) == list(range(again.log_start_offset, 18))
+        found.append(again.log_start_offset)
+
+    world.files.before_operation = look
+    world.manager.retain()
+    look()
+    assert found == sorted(found)
+    assert {found[0], found[-1]} == {0, 12}
+
+
 # -- records
 
 
