@@ -51,7 +51,10 @@ def ends_are_sound(segment: Segment, index_interval_bytes: int) -> bool:
     if not seen_entry or max_timestamp_ms > (NO_TIMESTAMP if newest is None else newest[0]):
         return False
     segment.adopt(next_offset)
-    return newest is None or segment.has_maximum(segment.base_offset + newest[1], newest[0])
+    try:
+        return newest is None or segment.has_maximum(segment.base_offset + newest[1], newest[0])
+    except CorruptBatch:
+        return False
 
 
 def _ascends(index: Index) -> bool:

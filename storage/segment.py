@@ -189,6 +189,8 @@ class Segment:
 
     def store_indexes(self) -> None:
         """All entries into the files, and the maximum timestamp as the last one. May be repeated."""
+        if self._pinned_aborts is not None:
+            return
         if self._files.size_of(self.path) != self.size_bytes:  # an append that failed, and could not be undone
             self._files.truncate(self.path, self.size_bytes)
         self._note_max_timestamp()
@@ -216,6 +218,8 @@ class Segment:
         return bool(self._aborts_waiting)
 
     def store_aborted(self) -> None:
+        if self._pinned_aborts is not None:
+            return
         index = TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files)
         while self._aborts_waiting:
             index.append(self._aborts_waiting[0])
@@ -246,16 +250,23 @@ class Segment:
             self._files.sync(self.path_with(ABORTED_SUFFIX))
 
     def pin(self) -> None:
-        """Open everything that reads need, and keep it: the names are about to stand for other files."""
+        """Open everything that reads need, and keep it until `release`: the names are about to stand for other files,
+        so none is read or written. If this fails the segment is as it was before."""
         self.file, self.latest_timestamp_ms  # noqa: B018 (both look at files)
-        self._pinned_aborts = self.aborted()
-        self.offsets.pin()
-        self.times.pin()
+        aborts = self.aborted()
+        try:
+            self.offsets.pin()
+            self.times.pin()
+        except BaseException:
+            self.release()
+            raise
+        self._pinned_aborts = aborts
         self._open_files.closed(self)
 
     def release(self) -> None:
         """Descriptors go when nobody reads any more."""
         self._file = self._appender = None
+        self._pinned_aborts = None
         self.offsets.release()
         self.times.release()
         self._open_files.closed(self)
@@ -316,6 +327,9 @@ class Segment:
                 chunk, chunk_start, at = self._read(position), position, 0
             base_offset, length, _, last_offset_delta = _FRONT.unpack_from(chunk, at)
             if base_offset + last_offset_delta >= offset:
+                if base_offset + last_offset_delta >= self.next_offset:  # whoever got it would go on from there
+                    can_be = self.base_offset, self.next_offset - 1
+                    raise self._strange_offsets(position, (base_offset, base_offset + last_offset_delta), can_be)
                 break
             position += self._checked_size(position, length)
         return position
@@ -348,21 +362,41 @@ class Segment:
         return self.base_offset <= base_offset <= last_offset <= self.base_offset + relative_offset
 
     def _distrust(self, index: Index) -> None:
-        """After this the indexes are what the log says."""
+        """After this the indexes are what the log says; those of a pinned segment in memory alone."""
         _log.error("%s does not agree with its log; both indexes are built anew", index.path)
         sealed = self._appender is None and not self._recent_positions
-        size_bytes, next_offset = self.size_bytes, self.next_offset
+        size_bytes, next_offset, first_ms = self.size_bytes, self.next_offset, self.first_timestamp_ms
         latest_ms, latest_offset = self.max_timestamp_ms, self._max_timestamp_offset
+        latest_known = self._max_timestamp_known
         try:
-            self.rebuild(self.headers(0))
-        except StorageError:  # the log itself is damaged: it must not seem to end there
-            self.size_bytes, self.next_offset = size_bytes, next_offset
+            self.rebuild(self._following_headers(next_offset - 1))
+        except BaseException:  # the log is damaged, or cannot be read just now: it must not seem to end there
+            self.size_bytes, self.first_timestamp_ms = size_bytes, first_ms
             self.max_timestamp_ms, self._max_timestamp_offset = latest_ms, latest_offset
+            self._max_timestamp_known = latest_known
             self.seal()
             raise
+        finally:
+            self.next_offset = next_offset  # compaction may have taken the last batches
         if sealed:
             self.store_indexes()
             self.seal()
+
+    def _following_headers(self, offset_max: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Of all batches, while their offsets follow: no CRC covers the first offset of a batch."""
+        offset_min = self.base_offset
+        for position, header in self.headers(0):
+            if not offset_min <= header.base_offset <= header.last_offset <= offset_max:
+                found = header.base_offset, header.last_offset
+                raise self._strange_offsets(position, found, (offset_min, offset_max))
+            yield position, header
+            offset_min = header.next_offset
+
+    def _strange_offsets(self, position: int, found: tuple[int, int], can_be: tuple[int, int]) -> CorruptBatch:
+        return CorruptBatch(
+            f"{self.path}: the batch at byte {position} says it has the offsets {found[0]} to {found[1]}, "
+            f"where {can_be[0]} to {can_be[1]} can be"
+        )
 
     def end_of_read(self, start: int, bytes_max: int) -> int:
         """Where the last whole batch ends within `bytes_max` of `start`; the first batch is always whole."""

@@ -9,8 +9,9 @@ import pytest
 
 from pylog.storage.errors import CorruptBatch
 from pylog.storage.log import LogConfig, PartitionLog
+from pylog.storage.records import decode_batch
 from pylog.storage.recovery import CLEAN, UNCLEAN, Trust
-from tests.support.logs import START_MS, batch_of, committed, log_in, records_in, reopened
+from tests.support.logs import START_MS, batch_of, bytes_of, committed, log_in, records_in, reopened
 from tests.support.simulated_files import SimulatedFiles
 
 pytestmark = pytest.mark.faults
@@ -262,3 +263,73 @@ def test_an_index_that_is_cut_while_it_is_in_use_costs_a_scan_and_no_answer(suff
     log = PartitionLog(log.directory, log.config, CLEAN, files=files)
     files.truncate(log.directory / f"{0:020d}{suffix}", 5)
     assert _answers(log) == expected
+
+
+# -- the log is damaged where no CRC looks: the first offset of a batch
+
+
+def _with_first_offset_flipped(bit: int) -> tuple[SimulatedFiles, PartitionLog, Path, int]:
+    """The last batch of the second segment; (files, log, the segment's file, that batch's position)."""
+    files = SimulatedFiles()
+    one = len(batch_of(1))
+    log = log_in(files.root, LogConfig(segment_bytes=9 * one, index_interval_bytes=0), files=files)
+    for number in range(30):
+        committed(log, batch_of(1, timestamp_ms=START_MS + number))
+    log.close()
+    path = log.directory / f"{9:020d}.log"
+    files.flip_bit(path, 8 * 8 * one + bit)
+    return files, PartitionLog(log.directory, log.config, CLEAN, files=files), path, 8 * one
+
+
+@pytest.mark.parametrize("bit", [pytest.param(8 + 3, id="high"), pytest.param(56 + 1, id="low")])
+@pytest.mark.parametrize("first", ["times", "offsets"])
+def test_a_batch_that_says_another_offset_is_told_and_nothing_is_skipped(bit: int, first: str) -> None:
+    _, log, path, position = _with_first_offset_flipped(bit)
+    bounds = log.size_bytes, log.log_end_offset
+    if first == "times":
+        assert log.segments()[1].max_timestamp_ms == START_MS + 17
+    for _ in range(2):
+        for offset in (17, 16, 18):
+            if offset == 17:
+                with pytest.raises(CorruptBatch, match=rf"{path}: the batch at byte {position} .*17 can be"):
+                    log.read(offset, 1)
+            else:
+                part = log.read(offset, 1)
+                assert part is not None
+                assert [record.offset for record in decode_batch(bytes_of(part))] == [offset]
+        assert (log.size_bytes, log.log_end_offset) == bounds
+
+
+def test_a_log_that_cannot_be_read_while_its_index_is_built_anew_does_not_seem_to_end_there() -> None:
+    files, log = _filled()
+    expected = _answers(PartitionLog(log.directory, log.config, CLEAN, files=files.after_process_crash()))
+    index = log.directory / f"{0:020d}.index"
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    last = log.segments()[1].base_offset - 1
+    bounds = log.segments()
+    files.write_at(index, (files.size_of(index) or 0) - 4, (7).to_bytes(4, "big"))  # no batch begins there
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    files.fail("read_at", errno.EMFILE, path="*.log", after=1)  # the look at the entry passes
+    with pytest.raises(OSError, match="Too many open files"):
+        log.read(last, 1)
+    assert log.segments() == bounds
+    assert _answers(log) == expected
+
+
+# -- the names stand for other files: compacted segments are being put in place
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_pinned_segment_whose_index_is_wrong_answers_and_touches_no_file(suffix: str) -> None:
+    files, log = _filled()
+    expected = _answers(PartitionLog(log.directory, log.config, CLEAN, files=files.after_process_crash()))
+    index = log.directory / f"{0:020d}{suffix}"
+    middle = 8 * (files.size_of(index) or 0) // 2 - 2
+    files.flip_bit(index, 8 * 6 + 1 if suffix == ".index" else middle)  # where nobody has looked when it is pinned
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    assert log.begin_swap(log.shape, [0])
+    others = dict.fromkeys((index, log.directory / f"{0:020d}.log", index.with_suffix(".txnindex")), b"another's")
+    for path, data in others.items():
+        files.replace(path, data, durable=True)
+    assert _answers(log) == expected
+    assert {path: files.read(path) for path in others} == others
