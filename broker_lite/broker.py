@@ -287,8 +287,7 @@ class Broker:
 
     def _flush_and_delete(self, topic: Topic) -> None:
         self._metadata_log.flush()
-        for index in range(topic.partition_count):
-            self._logs.delete(topic.name, index)
+        self._logs.delete(topic.name, *range(topic.partition_count))
 
     # Groups and producers
 

@@ -9,7 +9,7 @@ import contextlib
 import errno
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from pylog.storage.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
@@ -107,13 +107,13 @@ class DataDirectory:
                 self._checkpoints[name].store(new)
                 self._known[name] = new
 
-    def forget(self, key: Key) -> None:
-        """Nothing that is known of a deleted log may be believed of the next one with its name."""
-        self.unrecovered.discard(key)
+    def forget(self, keys: Collection[Key]) -> None:
+        """Nothing that is known of deleted logs may be believed of the next ones with their names."""
+        self.unrecovered.difference_update(keys)
         with self.storing:
             for name, known in self._known.items():
-                if key in known:
-                    new = {other: offset for other, offset in known.items() if other != key}
+                new = {key: offset for key, offset in known.items() if key not in keys}
+                if len(new) < len(known):
                     self._checkpoints[name].store(new)
                     self._known[name] = new
 

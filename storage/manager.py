@@ -9,7 +9,7 @@ import base64
 import contextlib
 import logging
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -203,7 +203,7 @@ class LogManager:
         for home in sorted(self._directories, key=lambda directory: self._counts[directory.path]):
             path = home.path / f"{key[0]}-{key[1]}"
             try:
-                home.forget(key)
+                home.forget({key})
                 self._make_directory(path)
                 self._files.replace(path / METADATA_NAME, _metadata_text(topic_id), durable=True)
             except OSError as error:
@@ -265,20 +265,37 @@ class LogManager:
 
     # -- deleting logs
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Gone with the rename; what a crash leaves of the renamed directory is removed at the next start."""
-        key = (topic, partition)
-        log = self._logs.pop(key, None)
-        self.uncleanable.pop(key, None)
-        self._put_off.pop(key, None)
-        if log is not None:
-            log.abandon()
-        home = self._homes.get(key)
-        if home is None:
-            return
-        renamed = self._rename(key, "delete")
-        home.forget(key)
-        self._files.remove_tree(renamed)
+    def delete(self, topic: str, *partitions: int) -> None:
+        """Gone with the renames; what a crash leaves of the renamed directories is removed at the next start. Where one
+        fails the others go on, and then it is told."""
+        failed = None
+        renamed: defaultdict[DataDirectory, dict[Key, Path]] = defaultdict(dict)
+        for partition in partitions:
+            key = (topic, partition)
+            log = self._logs.pop(key, None)
+            self.uncleanable.pop(key, None)
+            self._put_off.pop(key, None)
+            if log is not None:
+                log.abandon()
+            home = self._homes.get(key)
+            try:
+                if home is not None:
+                    renamed[home][key] = self._rename(key, "delete")
+            except OSError as error:
+                failed = error
+        for home, paths in renamed.items():
+            try:
+                self._files.sync(home.path)
+                try:
+                    home.forget(paths.keys())
+                except OSError as error:  # the disk may be full; then it is done before there is another of the name
+                    failed = error
+                for path in paths.values():
+                    self._files.remove_tree(path)
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     def sweep(self, known: Collection[Key], deleted: Collection[UUID]) -> None:
         """Deal with the partitions that nobody knows: what belongs to a topic whose deletion is on record goes, and
@@ -310,14 +327,14 @@ class LogManager:
         old = self._path(key)
         home = self._homes[key]
         aside = self._rename(key, "stray")
-        home.forget(key)
+        self._files.sync(home.path)
+        home.forget({key})
         _log.warning("%s belongs to no topic that is known; it is kept as %s", old, aside.name)
 
     def _rename(self, key: Key, why: str) -> Path:
         suffix = f"-{key[1]}.{uuid4().hex}-{why}"
         new = self._homes[key].path / (key[0][: _NAME_BYTES_MAX - len(suffix)] + suffix)
         self._files.rename(self._path(key), new)
-        self._files.sync(new.parent)
         self._counts[self._homes.pop(key).path] -= 1
         return new
 

@@ -1,5 +1,6 @@
 """Checkpoints: what they say of a log, that it is never believed of another, and that a lie costs a scan at most."""
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -183,6 +184,49 @@ def test_a_crash_at_any_step_of_a_deletion_leaves_nothing_that_the_next_log_woul
             torn.truncate(log.directory / f"{0:020d}.log", 50)
             assert _managed(torn).open("orders", 0, OTHER_ID).log_end_offset == 0
     assert step > 10
+
+
+def test_the_checkpoints_are_written_once_for_all_partitions_of_a_topic() -> None:
+    files = SimulatedFiles()
+    manager = _managed(files)
+    for partition in range(6):
+        _fill(manager.open("orders", partition, ID)).flush()
+        manager.delete_records("orders", partition, 7)
+    manager.checkpoint()
+    before = files.operations
+    manager.delete("orders", 0, 1, 2, 4, 5, 9)
+    steps = files.history[before:]
+    for path in (RECOVERY_POINTS, LOG_STARTS):
+        assert len([step for step in steps if f"rename {path}.tmp" in step]) == 1
+        assert b"\n1\norders 3 " in (files.read(path) or b"")
+    assert len([step for step in steps if step.endswith(f"sync {DATA}")]) == 3  # the renames, and two checkpoints
+    assert files.directories_in(DATA) == ["orders-3"]
+
+
+def test_a_partition_that_cannot_be_deleted_does_not_keep_the_others() -> None:
+    files = SimulatedFiles()
+    manager = _managed(files)
+    for partition in range(3):
+        _fill(manager.open("orders", partition, ID)).flush()
+    manager.checkpoint()
+    files.fail("rename", errno.EIO, path=str(DATA / "orders-1"))
+    with pytest.raises(OSError, match="Input/output"):
+        manager.delete("orders", 0, 1, 2)
+    assert files.directories_in(DATA) == ["orders-1"]
+
+
+def test_a_topic_can_be_deleted_from_a_full_disk() -> None:
+    files = SimulatedFiles()
+    manager = _managed(files)
+    for partition in range(2):
+        _fill(manager.open("orders", partition, ID)).flush()
+    manager.checkpoint()
+    files.capacity_bytes = files.used_bytes
+    with pytest.raises(OSError, match="No space left"):
+        manager.delete("orders", 0)
+    assert files.directories_in(DATA) == ["orders-1"]
+    log = manager.open("orders", 0, OTHER_ID, new=True)
+    assert (log.log_end_offset, log.recovery_point) == (0, 0)
 
 
 def test_a_log_that_is_set_aside_leaves_no_entry() -> None:
