@@ -108,11 +108,19 @@ class Upkeep:
 
     async def delete(self) -> None:
         """Records that have had their time. That they are gone is on the disk before their files go."""
+        await self._look_at_times()
         moved = self._logs.expire()
         if moved:
             await self._on_disk(self._logs.store_starts)
             doomed = self._logs.detach(moved)
             await self._on_disk(self._logs.bury, doomed)
+
+    async def _look_at_times(self) -> None:
+        """After a start no segment's latest time is known. The disk thread waits for the disk, and the loop looks at
+        one log a turn."""
+        for log in await self._on_disk(self._logs.logs_to_look_at):
+            self._logs.look_at_times(log)
+            await asyncio.sleep(0)
 
     async def remove_deleted(self) -> None:
         await self._on_disk(self._logs.remove_buried)
@@ -124,6 +132,7 @@ class Upkeep:
     async def compact(self) -> bool:
         """The log that needs it most; False if none does. One that fails is left out for a while, so that the others
         have their turn."""
+        await self._look_at_times()
         job = self._job = self._logs.next_compaction()
         if job is None:
             return False

@@ -5,8 +5,9 @@ A batch is appended whole or not at all, gets the next free offsets, and is neve
     log start offset <= last stable offset <= high watermark <= log end offset
 
 One thread (the broker's loop) calls everything but what may run in another, one call at a time: `flush` and `bury`,
-which only sync and rename files, `fail_swap`, and `abandon` and `close`, which end every other use. What
-deletes data (`truncate_*`, `move_start`) relies on the manager to have put the new bounds on the disk first.
+which only sync and rename files, `read_ahead_times`, which changes nothing, `fail_swap`, and `abandon` and `close`,
+which end every other use. What deletes data (`truncate_*`, `move_start`) relies on the manager to have put the new
+bounds on the disk first.
 """
 
 import errno
@@ -161,6 +162,17 @@ class PartitionLog:
                 )
                 for segment in self._segments
             ]
+
+    @property
+    def has_looked_at_times(self) -> bool:
+        """Whether `segments` has all that it needs in memory."""
+        return all(segment.has_looked_at_times for segment in list(self._segments))
+
+    def read_ahead_times(self) -> None:
+        """Any thread: what `segments` will look at need not be waited for then."""
+        for segment in list(self._segments):
+            if not segment.has_looked_at_times:
+                segment.read_ahead()
 
     def first_timestamp_ms(self, base_offset: int) -> int:
         """That of the first batch of this segment."""

@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -72,7 +73,7 @@ class LogManager:
         self._homes: dict[Key, DataDirectory] = {}  # of every log that there is, open or not
         self._counts: Counter[Path] = Counter()
         self._topic_ids: dict[Key, UUID] = {}  # of the open logs
-        self._buried: list[tuple[int, Path]] = []  # when to remove which file
+        self._buried: list[tuple[int, Path]] = []  # when to remove which file; a heap
         self._directories: list[DataDirectory] = []
         self.uncleanable: dict[Key, Exception] = {}  # logs that compaction found damaged; until the next start
         self._put_off: dict[Key, int] = {}  # logs whose compaction failed, and when to try again
@@ -393,6 +394,20 @@ class LogManager:
     # -- deleting records: expire or delete_records, then store_starts, then detach, then bury; after a while, remove.
     # An error in one log is told, and the others go on.
 
+    def logs_to_look_at(self) -> list[PartitionLog]:
+        """Those of whose times `expire` and `next_compaction` would have to read something. Any thread: the system is
+        made to read it."""
+        logs = [log for log in list(self._logs.values()) if log.failure is None and not log.has_looked_at_times]
+        for log in logs:
+            with contextlib.suppress(OSError):  # the owner will see
+                log.read_ahead_times()
+        return logs
+
+    def look_at_times(self, log: PartitionLog) -> None:
+        """The owner's. What is read is kept."""
+        with self._or_told(log.directory):
+            log.segments()
+
     def expire(self) -> list[Key]:
         """Move the starts of logs whose records have had their time; which logs have segments below. The owner's."""
         moved = []
@@ -436,7 +451,7 @@ class LogManager:
             remove_at_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
             with self._or_told(log.directory):
                 for path in log.bury(base_offsets, one_by_one=one_by_one):
-                    self._buried.append((remove_at_ms, path))
+                    heappush(self._buried, (remove_at_ms, path))
 
     @contextlib.contextmanager
     def _or_told(self, directory: Path) -> Iterator[None]:
@@ -451,11 +466,10 @@ class LogManager:
     def remove_buried(self) -> None:
         """Any thread. Those whose time has come."""
         now_ms = self._clock.now_ms()
-        due = [entry for entry in self._buried if entry[0] <= now_ms]
-        for entry in due:
-            self._buried.remove(entry)
-            with self._or_told(entry[1].parent):  # then the next start removes it
-                self._files.remove(entry[1])
+        while self._buried and self._buried[0][0] <= now_ms:
+            _, path = heappop(self._buried)
+            with self._or_told(path.parent):  # then the next start removes it
+                self._files.remove(path)
 
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
         """All steps at once: records below `offset` are gone, and stay gone."""
@@ -524,7 +538,7 @@ class LogManager:
 
     def _job_for(self, key: Key, log: PartitionLog, plan: CleaningPlan) -> CompactionJob:
         def bury(path: Path) -> None:
-            self._buried.append((self._clock.now_ms() + log.config.file_delete_delay_ms, path))
+            heappush(self._buried, (self._clock.now_ms() + log.config.file_delete_delay_ms, path))
 
         def cleaned(offset: int) -> None:
             home = self._homes.get(key)

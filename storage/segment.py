@@ -133,6 +133,17 @@ class Segment:
             self._max_timestamp_known = True
         return self.max_timestamp_ms
 
+    @property
+    def has_looked_at_times(self) -> bool:
+        return self._max_timestamp_known
+
+    def read_ahead(self) -> None:
+        """In any thread: have the system read what `latest_timestamp_ms` nearly always looks at, the ends of the files.
+        Nothing is kept here, so nobody is disturbed."""
+        for path in (self.times.path, self.offsets.path, self.path):
+            size_bytes = self._files.size_of(path) or 0
+            self._files.read_at(path, max(0, size_bytes - _READ_AHEAD_BYTES), _READ_AHEAD_BYTES)
+
     def first_batch_timestamp_ms(self) -> int:
         """What `segment.ms` counts from."""
         if self.first_timestamp_ms is None:

@@ -182,6 +182,85 @@ def test_segments_that_a_failed_round_left_below_the_start_go_with_the_next(file
     on(files, work)
 
 
+@pytest.mark.parametrize("work_of_a_round", ["delete", "compact"])
+def test_the_loop_has_its_turns_while_the_times_of_many_logs_are_looked_at(files, work_of_a_round):
+    count = 12
+
+    async def fill(broker):
+        await broker.create_topic("t", count, ONE_BATCH_A_SEGMENT)
+        for partition in range(count):
+            for _ in range(2):
+                await produce_one(broker, "t", batch_of(2), partition=partition)
+
+    async def look(broker):
+        logs = [broker.partition("t", partition).log for partition in range(count)]
+        seen = []
+
+        async def watch():
+            while len(seen) < 1000:
+                seen.append(sum(log.has_looked_at_times for log in logs))
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        await getattr(broker.upkeep, work_of_a_round)()
+        watching.cancel()
+        assert {*range(2, count)} <= {*seen}  # one after the other
+        assert all(log.has_looked_at_times for log in logs)
+        assert broker._logs.logs_to_look_at() == []
+
+    on(files, fill)
+    on(files, look)
+
+
+def test_a_log_whose_times_cannot_be_read_does_not_keep_the_others(files, caplog):
+    async def fill(broker):
+        await broker.create_topic("t", 2, ONE_BATCH_A_SEGMENT | {"retention.ms": "100"})
+        for partition in range(2):
+            for _ in range(2):
+                await produce_one(broker, "t", batch_of(2), partition=partition)
+
+    async def look(broker):
+        files.clock.advance(1000)
+        files.fail("*read*", errno.EIO, path="*/t-0/*.log", times=None)
+        await broker.upkeep.delete()
+        assert [broker.is_online("t", partition) for partition in range(2)] == [False, True]
+        assert f"{0:020d}.log.deleted" in names_in(files, "t-1")
+
+    on(files, fill)
+    on(files, look)
+
+
+def test_a_log_whose_cleaner_fails_does_not_keep_the_others_from_theirs(files):
+    tried = []
+
+    class Cleaner(StuckCleaner):
+        def __init__(self, plan):
+            tried.append(plan.directory.name)
+
+        def wait(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def main():
+        config = LogConfig(segment_bytes=120, compact=True, delete=False)
+        logs = LogManager([files.root / "data"], config, files=files, clock=files.clock, start_cleaner=Cleaner)
+        for partition in range(3):
+            log = logs.open("t", partition, TOPIC_ID)
+            for _ in range(3 + partition):
+                log.append(batch_of(2), 0)
+            log.advance_high_watermark(log.log_end_offset)
+
+        async def on_disk(work, *args):
+            return work(*args)
+
+        upkeep = Upkeep(logs, BrokerConfig.parse({}), on_disk)
+        await upkeep.compact_all()
+        await upkeep.close()
+        logs.close()
+
+    asyncio.run(main())
+    assert sorted(tried) == ["t-0", "t-1", "t-2"]
+
+
 def test_a_topic_that_is_deleted_in_the_middle_of_a_round(files, caplog):
     async def work(broker):
         await broker.create_topic("t", 1, ONE_BATCH_A_SEGMENT | {"retention.ms": "0"})

@@ -233,6 +233,21 @@ def test_a_crash_at_any_step_of_a_deletion_keeps_what_was_not_to_go(seed: int | 
     assert found == sorted(found)
 
 
+def test_files_are_removed_each_at_its_own_time() -> None:
+    world = World()
+    slow = LogConfig(segment_bytes=2 * BATCH_BYTES, retention_ms=1000, file_delete_delay_ms=1000)
+    world.filled("slow", config=slow)
+    world.filled("quick")
+    world.clock.set(START_MS + 1102)
+    world.manager.retain()
+    left = []
+    for advance_ms in (59, 1, 939, 1):
+        world.clock.advance(advance_ms)
+        world.manager.remove_buried()
+        left.append([len(world.names(topic, ".deleted")) for topic in ("slow", "quick")])
+    assert left == [[3, 3], [3, 0], [3, 0], [0, 0]]
+
+
 # -- a disk that is full
 
 
