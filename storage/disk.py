@@ -5,10 +5,12 @@ is under way outlives the roll, the close or the deletion of its segment.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
 from pathlib import Path
+from typing import ClassVar
 
 from pylog.storage.ports import Buffer, FileSystem, Lock, LogAppender, LogFile
 
@@ -77,11 +79,20 @@ class DiskAppender(LogAppender):
 
 
 class DiskLock(Lock):
-    def __init__(self, descriptor: int) -> None:
+    """Two locks in one: `flock`, and the POSIX lock that Java's FileLock is, for Apache Kafka takes that one alone.
+
+    The latter is the process's, and gone as soon as any descriptor of the file is closed: no other may be opened."""
+
+    held: ClassVar[set[tuple[int, int]]] = set()  # (device, inode)
+
+    def __init__(self, descriptor: int, file: tuple[int, int]) -> None:
         self._descriptor = descriptor
+        self._file = file
+        self.held.add(file)
 
     def release(self) -> None:
         if self._descriptor >= 0:
+            self.held.discard(self._file)
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -103,8 +114,13 @@ class Disk(FileSystem):
         return path.is_dir()
 
     def sizes_in(self, directory: Path) -> dict[str, int]:
+        sizes = {}
         with os.scandir(directory) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # it may go between the two looks
+                    if entry.is_file():
+                        sizes[entry.name] = entry.stat().st_size
+        return sizes
 
     def directories_in(self, directory: Path) -> list[str]:
         with os.scandir(directory) as entries:
@@ -158,13 +174,23 @@ class Disk(FileSystem):
             os.close(descriptor)
 
     def lock(self, path: Path) -> Lock | None:
+        with contextlib.suppress(FileNotFoundError):
+            if _identity(os.stat(path)) in DiskLock.held:
+                return None
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return DiskLock(descriptor, _identity(os.fstat(descriptor)))
+        except OSError as error:
             os.close(descriptor)
-            return None
-        return DiskLock(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):  # POSIX leaves the choice
+                return None
+            raise
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 DISK = Disk()

@@ -2,7 +2,10 @@
 
 import contextlib
 import errno
+import os
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -296,6 +299,76 @@ def test_a_lock_is_held_once_until_it_is_released(files: FileSystem, root: Path)
     assert files.lock(root / ".lock") is None
     again.release()
     other.release()
+
+
+OTHER_PROCESS = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    try:
+        getattr(fcntl, sys.argv[2])(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        print("held")
+    else:
+        print("free")
+"""
+
+
+@pytest.mark.parametrize("kind", ["flock", "lockf"])
+def test_a_lock_keeps_other_processes_out_whichever_kind_they_ask_for(tmp_path: Path, kind: str) -> None:
+    """Java's FileLock, and with it Apache Kafka, asks for the one of `lockf`."""
+
+    def seen_by_another() -> str:
+        command = [sys.executable, "-c", OTHER_PROCESS, str(tmp_path / ".lock"), kind]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    lock = DISK.lock(tmp_path / ".lock")
+    assert lock is not None
+    assert seen_by_another() == "held"
+    assert DISK.lock(tmp_path / ".lock") is None  # which must not open and close it: that would end a POSIX lock
+    assert seen_by_another() == "held"
+    lock.release()
+    assert seen_by_another() == "free"
+
+
+HOLDER = """
+import fcntl, sys
+with open(sys.argv[1], "w") as file:
+    getattr(fcntl, sys.argv[2])(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind", ["flock", "lockf"])
+def test_a_lock_that_another_process_holds_is_not_given(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ".lock"
+    command = [sys.executable, "-c", HOLDER, str(path), kind]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert DISK.lock(path) is None
+        holder.communicate("")
+    lock = DISK.lock(path)
+    assert lock is not None
+    lock.release()
+
+
+def test_a_file_that_goes_while_its_directory_is_looked_at_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"1234")
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def late(directory: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(directory) as entries:
+            found = list(entries)
+        (tmp_path / "a").unlink()
+        yield found
+
+    monkeypatch.setattr(os, "scandir", late)
+    assert DISK.sizes_in(tmp_path) == {"b": 4}
 
 
 # -- refusals
