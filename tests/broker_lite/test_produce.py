@@ -7,11 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from pylog.broker_lite.api import Request
 from pylog.broker_lite.apis import produce as produce_api
 from pylog.broker_lite.errors import ERROR_CODE
 from pylog.broker_lite.machines.offsets import CommittedOffset
+from pylog.broker_lite.protocol import produce
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.produce import ProducePartition
+from pylog.broker_lite.protocol.produce import ProducePartition, ProduceRequest
 from pylog.storage import batch as batches
 from pylog.storage import errors as storage_errors
 from pylog.storage.batch import read_header
@@ -144,6 +146,22 @@ def test_append_time_is_in_the_answer_and_in_the_log(files):
         files.clock.advance(1000)
         assert (await produce_one(broker, "t", repeated)) == first
         assert (await produce_one(broker, "created", batch_of())).log_append_time_ms == -1
+
+    on(files, work)
+
+
+def test_records_that_contradict_their_header_are_believed_and_cost_only_their_batch(files):
+    async def work(broker):
+        await broker.create_topic("t", 1)
+        lie = batch_of(2, timestamp_ms=START_MS + 100)
+        lie[batches.HEADER_BYTES] ^= 0x7F  # the length of the first record
+        batches.pack_header(lie, 0, read_header(lie))
+        sent = [batch_of(2), lie, batch_of(2, timestamp_ms=START_MS + 200)]
+        assert [(await produce_one(broker, "t", batch)).base_offset for batch in sent] == [0, 2, 4]
+        assert len((await fetch_one(broker, "t")).records) == sum(map(len, sent))
+        found = [await list_one(broker, "t", START_MS + ms) for ms in (0, 100, 200)]
+        assert [(one.error_code, one.offset) for one in found] == [(0, 0), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 4)]
+        assert broker.is_online("t", 0)
 
     on(files, work)
 
@@ -339,6 +357,21 @@ def test_a_large_batch_of_a_compacted_topic_is_looked_at_while_others_are_answer
         refused = await produce_one(broker, "t", with_key(LARGE, None))
         assert (refused.error_code, len(refused.record_errors)) == (ErrorCode.INVALID_RECORD, 100)
         assert broker.partition("t", 0).log.log_end_offset == 2_000
+
+    on(files, work)
+
+
+def test_what_is_looked_at_later_is_what_was_sent_whatever_becomes_of_the_frame(files):
+    async def work(broker):
+        await broker.create_topic("t", 1, {"cleanup.policy": "compact"})
+        wanted = ProduceRequest(None, -1, 1000, [ProducePartition("t", 0, LARGE)])
+        frame = bytearray(b"".join(produce.encode_request(wanted, 9)))
+        with busy_checker() as checker:
+            answer = produce_api.answer(broker, Request(9, "client", "/127.0.0.1", memoryview(frame)))
+            frame[:] = bytes(len(frame))  # the connection has taken up the next one
+            checker.set()
+            (body,) = await answer
+        assert produce.decode_response(body, 9)[0].error_code == ErrorCode.NONE
 
     on(files, work)
 

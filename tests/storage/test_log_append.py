@@ -119,7 +119,11 @@ REFUSED = [
     pytest.param(_lying(attributes=0x15, producer_id=7), UnsupportedCodec, id="unknown codec in a transaction"),
     # what is not a sender's to say
     pytest.param(_lying(attributes=0x40), InvalidBatch, id="a delete horizon"),
-    pytest.param(_lying(attributes=0x50, producer_id=7), InvalidBatch, id="a delete horizon in a transaction"),
+    pytest.param(
+        _lying(attributes=0x50, producer_id=7, producer_epoch=0, base_sequence=0),
+        InvalidBatch,
+        id="a delete horizon in a transaction",
+    ),
     pytest.param(_lying(attributes=0x10), InvalidBatch, id="a transaction without a producer"),
     # timestamps
     pytest.param(_lying(max_timestamp=START_MS - 1), InvalidTimestamp, id="maximum before the first"),
