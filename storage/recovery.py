@@ -18,7 +18,7 @@ from pathlib import Path
 from pylog.storage import swap
 from pylog.storage.batch import NO_PRODUCER_ID, BatchHeader
 from pylog.storage.epochs import FILE_NAME, UNDEFINED_EPOCH, LeaderEpochs
-from pylog.storage.errors import DamagedSegment, StorageError
+from pylog.storage.errors import CorruptBatch, DamagedSegment, StorageError
 from pylog.storage.index import INT32_MAX
 from pylog.storage.log_config import INT64_MAX, LogConfig
 from pylog.storage.open_files import OpenFiles
@@ -111,13 +111,15 @@ class Loader:
             else:
                 if self._replayed_until is None:
                     self._load_producers(base_offset)
-                whole = self._recover(segment, max(next_offset, base_offset))
+                whole = self._recover(segment, max(next_offset, base_offset), following)
             segment.release()
             next_offset = segment.next_offset
             loaded.segments.append(segment)
             if not whole:
                 self._set_aside(base_offsets[number + 1 :], sizes, next_offset, "the segment before it was cut")
                 break
+        if self._trust.clean and loaded.segments:
+            self._check_end(loaded.segments[-1])
         self._start_where_records_were_deleted()
         for segment in loaded.segments[:-1]:
             if not self._trust.clean:
@@ -231,6 +233,23 @@ class Loader:
             segment.store_indexes()
             segment.sync()  # no flush will: it was sealed long ago
 
+    def _check_end(self, segment: Segment) -> None:
+        """A clean stop leaves the end of the log as its recovery point. Where the last batch says another, one of them
+        is wrong, and if it is the batch, the next append would get offsets that are taken."""
+        point = self._trust.recovery_point
+        if point in (0, segment.next_offset):
+            return
+        position, next_offset = 0, segment.base_offset
+        try:
+            for position, header in checked_batches(segment.file, segment.size_bytes):
+                if header.base_offset != next_offset:
+                    raise CorruptBatch(f"a batch from offset {header.base_offset} on, where {next_offset} is next")
+                next_offset = header.next_offset
+                position += header.size_bytes
+        except StorageError as error:
+            reason = f"{error}; the log was closed with {point} as its next offset"
+            raise DamagedSegment(segment.path, position, reason) from error
+
     def _check_aborted(self, segment: Segment) -> None:
         """An index of aborted transactions that cannot be is built anew from the batches."""
         path = segment.path_with(ABORTED_SUFFIX)
@@ -251,12 +270,18 @@ class Loader:
 
     # -- everything behind the recovery point
 
-    def _recover(self, segment: Segment, next_offset: int) -> bool:
+    def _recover(self, segment: Segment, next_offset: int, following: int | None) -> bool:
         """Read the segment, cut it behind its last good batch, and build its indexes anew. False if it was cut."""
         size_bytes = segment.size_bytes
         _log.info("%s: reading %d bytes after an unclean stop", segment.path, size_bytes)
         self._files.remove(segment.path_with(ABORTED_SUFFIX))
-        batches = in_order(self._batches(segment), next_offset, segment.base_offset + INT32_MAX)
+        batches = in_order(
+            self._batches(segment),
+            next_offset,
+            segment.base_offset + INT32_MAX,
+            following=following,
+            gap_at_end=self._config.compact,
+        )
         try:
             segment.rebuild(self._replayed(segment, batches))
         except StorageError as error:

@@ -66,18 +66,47 @@ def _ascends(index: Index) -> bool:
 
 
 def in_order(
-    batches: Iterator[tuple[int, BatchHeader]], next_offset: int, offset_max: int
+    batches: Iterator[tuple[int, BatchHeader]],
+    next_offset: int,
+    offset_max: int,
+    *,
+    following: int | None = None,
+    gap_at_end: bool = True,
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The same batches, up to the first whose offsets do not follow; gaps are allowed, for compaction leaves them."""
+    """The same batches, up to the first whose offsets do not follow. Gaps are allowed, for compaction leaves them; but
+    no CRC covers the first offset of a batch, so where one skips some, what comes behind it has to follow: the next
+    batch, or `following`, the segment behind these. Without `gap_at_end`, one with nothing behind it may skip none."""
+    waiting: tuple[int, BatchHeader] | None = None  # skips offsets, those from `skipped` on
+    skipped = next_offset
     for position, header in batches:
         if header.magic != MAGIC or header.last_offset_delta < 0:
             raise CorruptBatch(f"record batch format v{header.magic}, last offset delta {header.last_offset_delta}")
         if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
+            if waiting is not None and skipped <= header.base_offset <= header.last_offset <= offset_max:
+                raise _skips(waiting[1], skipped, f"and {header.base_offset} comes behind them")
+            if waiting is not None:
+                yield waiting
             raise CorruptBatch(
                 f"offsets {header.base_offset} to {header.last_offset}, where {next_offset} to {offset_max} can be"
             )
-        yield position, header
+        if waiting is not None:
+            yield waiting
+            waiting = None
+        if header.base_offset > next_offset:
+            waiting, skipped = (position, header), next_offset
+        else:
+            yield position, header
         next_offset = header.next_offset
+    if waiting is not None:
+        if following is None and not gap_at_end:
+            raise _skips(waiting[1], skipped, "and nothing comes behind them")
+        if following is not None and following < next_offset:
+            raise _skips(waiting[1], skipped, f"and {following} comes behind them")
+        yield waiting
+
+
+def _skips(header: BatchHeader, next_offset: int, behind: str) -> CorruptBatch:
+    return CorruptBatch(f"offsets {header.base_offset} to {header.last_offset}, where {next_offset} is next, {behind}")
 
 
 def checked_batches(file: LogFile, end: int, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
