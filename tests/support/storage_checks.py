@@ -68,7 +68,13 @@ def check_log(log: PartitionLog, outcome: Outcome, files: FileSystem, chance: Ra
         inside = [batch for batch in stored if segment.base_offset <= batch.base_offset < next_offset]
         _check_segment(segment, inside, next_offset, log.config.index_interval_bytes, files)
     _check_names(log, files)
-    _check_reads(log, [batch for batch in stored if batch.next_offset > log.log_start_offset], chance)
+    check_answers(log, outcome, chance)
+
+
+def check_answers(log: PartitionLog, outcome: Outcome, chance: Random, look_ups_max: int = LOOK_UPS_MAX) -> None:
+    """What a user of the log can see of it."""
+    stored = _stored(log, _history(log, outcome.batches))
+    _check_reads(log, [batch for batch in stored if batch.next_offset > log.log_start_offset], chance, look_ups_max)
     Follows(log, outcome).check()
 
 
@@ -99,7 +105,7 @@ def _check_names(log: PartitionLog, files: FileSystem) -> None:
     assert not strange, f"{log.directory} has {sorted(strange)}"
 
 
-def _check_reads(log: PartitionLog, batches: list[TwinBatch], chance: Random) -> None:
+def _check_reads(log: PartitionLog, batches: list[TwinBatch], chance: Random, look_ups_max: int) -> None:
     start, end = log.log_start_offset, log.log_end_offset
     bytes_max = chance.choice(READ_BYTES)
     data = b""
@@ -114,14 +120,14 @@ def _check_reads(log: PartitionLog, batches: list[TwinBatch], chance: Random) ->
         data += piece
     assert offset == end
     assert data == b"".join(batch.data for batch in batches)
-    for offset in sorted(chance.sample(range(start, end), min(LOOK_UPS_MAX, end - start))):
+    for offset in sorted(chance.sample(range(start, end), min(look_ups_max, end - start))):
         part = log.read(offset, 1)
         assert part is not None
         found = read_header(part.file.read_at(part.position, part.length))
         expected = next(batch for batch in batches if batch.next_offset > offset)
         assert (found, part.length) == (expected.header, len(expected.data)), f"offset {offset}"
     times = [time for batch in batches for time in batch.times if time[0] != NO_TIMESTAMP]
-    for timestamp_ms, _ in chance.sample(times, min(LOOK_UPS_MAX, len(times))):
+    for timestamp_ms, _ in chance.sample(times, min(look_ups_max, len(times))):
         asked_ms = timestamp_ms + chance.choice((-1, 0, 1))
         assert log.offset_at_time(asked_ms) == first_at_time(batches, start, asked_ms), f"time {asked_ms}"
     if not batches or batches[0].base_offset >= start:
