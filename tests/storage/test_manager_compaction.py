@@ -256,6 +256,7 @@ def test_segments_that_cannot_be_held_open_are_let_go() -> None:
     assert not job.begin()
     job.discard()
     assert not log.is_swapping
-    assert sum(segment._file is not None for segment in log._segments) <= 3
+    held = sum(segment._file is not None for segment in log._segments)
+    assert held <= len(world.manager._open_files) <= 3  # none beside the limit
     assert world.names("a", ".cleaned") == []
     assert offsets_in(log) == list(range(20))

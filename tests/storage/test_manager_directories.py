@@ -158,11 +158,14 @@ def test_a_new_log_that_one_directory_cannot_take_goes_to_the_next(operation: st
             crashed = crashed.after_process_crash()
 
 
-def test_a_directory_whose_sync_failed_is_made_anew() -> None:
+@pytest.mark.parametrize("tidied", [True, False])
+def test_a_directory_whose_sync_failed_is_made_anew(tidied: bool) -> None:
     """A second sync would say that all is well."""
     files = SimulatedFiles()
     manager = _managed(files, A)
     files.fail("sync", errno.EIO, path=str(A))
+    if not tidied:
+        files.fail("remove_directory", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         manager.open("orders", 0, ID, new=True)
     log = manager.open("orders", 0, ID, new=True)
