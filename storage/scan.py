@@ -15,7 +15,7 @@ from pylog.storage.batch import (
     read_header,
     read_prefix,
 )
-from pylog.storage.errors import CorruptBatch
+from pylog.storage.errors import CorruptBatch, StorageError
 from pylog.storage.index import INT32_MAX, Index
 from pylog.storage.ports import LogFile
 from pylog.storage.segment import Segment
@@ -78,31 +78,35 @@ def in_order(
     batch, or `following`, the segment behind these. Without `gap_at_end`, one with nothing behind it may skip none."""
     waiting: tuple[int, BatchHeader] | None = None  # skips offsets, those from `skipped` on
     skipped = next_offset
-    for position, header in batches:
-        if header.magic != MAGIC or header.last_offset_delta < 0:
-            raise CorruptBatch(f"record batch format v{header.magic}, last offset delta {header.last_offset_delta}")
-        if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
-            if waiting is not None and skipped <= header.base_offset <= header.last_offset <= offset_max:
-                raise _skips(waiting[1], skipped, f"and {header.base_offset} comes behind them")
+    damage: StorageError | None = None
+    try:
+        for position, header in batches:
+            if header.magic != MAGIC or header.last_offset_delta < 0:
+                raise CorruptBatch(f"record batch format v{header.magic}, last offset delta {header.last_offset_delta}")
+            if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
+                if waiting is not None and skipped <= header.base_offset <= header.last_offset <= offset_max:
+                    following = header.base_offset
+                raise CorruptBatch(
+                    f"offsets {header.base_offset} to {header.last_offset}, where {next_offset} to {offset_max} can be"
+                )
             if waiting is not None:
                 yield waiting
-            raise CorruptBatch(
-                f"offsets {header.base_offset} to {header.last_offset}, where {next_offset} to {offset_max} can be"
-            )
-        if waiting is not None:
-            yield waiting
-            waiting = None
-        if header.base_offset > next_offset:
-            waiting, skipped = (position, header), next_offset
-        else:
-            yield position, header
-        next_offset = header.next_offset
+                waiting = None
+            if header.base_offset > next_offset:
+                waiting, skipped = (position, header), next_offset
+            else:
+                yield position, header
+            next_offset = header.next_offset
+    except StorageError as error:
+        damage = error
     if waiting is not None:
         if following is None and not gap_at_end:
-            raise _skips(waiting[1], skipped, "and nothing comes behind them")
+            raise _skips(waiting[1], skipped, "and nothing comes behind them") from damage
         if following is not None and following < next_offset:
-            raise _skips(waiting[1], skipped, f"and {following} comes behind them")
+            raise _skips(waiting[1], skipped, f"and {following} comes behind them") from damage
         yield waiting
+    if damage is not None:
+        raise damage
 
 
 def _skips(header: BatchHeader, next_offset: int, behind: str) -> CorruptBatch:
