@@ -586,7 +586,8 @@ class LogManager:
         log, home = self._logs[key], self._homes[key]
         if log.log_start_offset > home.log_start(key):
             home.store_log_starts({key: log.log_start_offset})
-        home.store_recovery_points({key: min(offset, log.recovery_point)})
+        # As low as any crash on the way can leave the end: a log that ends below its recovery point has lost something.
+        home.store_recovery_points({key: min(log.log_start_offset, offset, log.recovery_point)})
         if home.cleaned_until(key) > offset:
             home.note_cleaned(key, offset)
 

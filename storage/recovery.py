@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pylog.storage import swap
 from pylog.storage.batch import NO_PRODUCER_ID, BatchHeader
+from pylog.storage.checkpoints import RECOVERY_POINTS
 from pylog.storage.epochs import FILE_NAME, UNDEFINED_EPOCH, LeaderEpochs
 from pylog.storage.errors import CorruptBatch, DamagedSegment, StorageError
 from pylog.storage.index import INT32_MAX
@@ -100,6 +101,7 @@ class Loader:
                 self._set_aside([base_offset], sizes, next_offset, "repeats offsets of the segment before it")
                 continue
             if loaded.segments and not self._follows(base_offset, next_offset):
+                self._check_reaches_recovery_point()
                 self._set_aside(base_offsets[number:], sizes, next_offset, "offsets before it are missing")
                 break
             following = base_offsets[number + 1] if number + 1 < len(base_offsets) else None
@@ -120,6 +122,7 @@ class Loader:
                 break
         if self._trust.clean and loaded.segments:
             self._check_end(loaded.segments[-1])
+        self._check_reaches_recovery_point()
         self._start_where_records_were_deleted()
         for segment in loaded.segments[:-1]:
             if not self._trust.clean:
@@ -185,6 +188,21 @@ class Loader:
             self._report(Cut(path, 0, sizes[path.name], next_offset, kept, reason))
         if base_offsets:
             self._files.sync(self._directory)
+
+    def _check_reaches_recovery_point(self) -> None:
+        """What was on the disk is not cut off by a stop: whole batches or segments at the end have been lost since.
+        A log without segments was being emptied."""
+        segments, point = self._loaded.segments, self._trust.recovery_point
+        if segments and not self._trust.clean and segments[-1].next_offset < point:
+            last = segments[-1]
+            for segment in segments:
+                segment.release()
+            raise DamagedSegment(
+                last.path,
+                last.size_bytes,
+                f"the log ends at offset {last.next_offset}, and everything below {point} was on the disk; "
+                f"to open it as it is, remove {RECOVERY_POINTS} from {self._directory.parent}",
+            )
 
     def _start_where_records_were_deleted(self) -> None:
         """A log without segments, or one whose end was lost behind the point up to which records were deleted."""

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from pylog.storage.batch import HEADER_BYTES, check
-from pylog.storage.errors import DamagedFile, StorageError
+from pylog.storage.errors import DamagedFile, DamagedSegment, StorageError
 from pylog.storage.log import PartitionLog
 from pylog.storage.manager import METADATA_NAME, LogManager
 from tests.support.sample_log import DATA, produced
@@ -208,6 +208,18 @@ def _read(log: PartitionLog, batches: list[TwinBatch], bit: int) -> None:
 # -- what stands at the root of a data directory
 
 
+def _refused(stopped: Stopped, files: SimulatedFiles, name: str) -> list[tuple[str, int]]:
+    """The logs that seem to have lost records, because the recovery point is behind their end; each says what to do."""
+    damaged = []
+    for key in (FIRST, SECOND):
+        try:
+            stopped.sample.open(managed(files.after_process_crash()), key)
+        except DamagedSegment as error:
+            damaged.append((key, str(error)))
+    assert all(f"remove {name}" in said for _, said in damaged)
+    return [key for key, _ in damaged]
+
+
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
 def test_checkpoints_that_cannot_be_cost_a_scan(stopped: Stopped, name: str) -> None:
     """A wrong number that could be true is believed: it may hide records below another start, or bring deleted ones
@@ -215,6 +227,11 @@ def test_checkpoints_that_cannot_be_cost_a_scan(stopped: Stopped, name: str) -> 
     for bit in stopped.bits(DATA / name, 1):
         files = stopped.flipped(DATA / name, bit)
         manager = managed(files)
+        damaged = _refused(stopped, files, name)
+        assert len(damaged) <= 1, "one number was changed, and concerns one log"
+        if FIRST in damaged:
+            stopped.sample.check(files, manager, SECOND)
+            continue
         log = stopped.sample.open(manager, FIRST)
         good = {batch.data for batch in stopped.batches}
         offset = log.log_start_offset
@@ -224,7 +241,8 @@ def test_checkpoints_that_cannot_be_cost_a_scan(stopped: Stopped, name: str) -> 
             offset = check(data).next_offset
         if name.startswith("recovery"):
             stopped.expect_right_answers(files, log)
-            stopped.sample.check(files, manager, SECOND)
+            if SECOND not in damaged:
+                stopped.sample.check(files, manager, SECOND)
         elif log.log_start_offset == DELETED_BELOW:
             stopped.expect_right_answers(files, log)
 

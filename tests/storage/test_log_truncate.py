@@ -98,7 +98,7 @@ def test_a_crash_at_any_step_leaves_the_old_log_or_a_shorter_one() -> None:
 
     def look() -> None:
         for crashed in (files.after_process_crash(), *(files.after_machine_crash(seed) for seed in (None, 1, 2))):
-            again = PartitionLog(log.directory, log.config, Trust(clean=False, recovery_point=5), files=crashed)
+            again = PartitionLog(log.directory, log.config, Trust(clean=False), files=crashed)
             offsets = offsets_in(again)
             assert offsets == list(range(len(offsets)))
             assert len(offsets) >= 4

@@ -151,12 +151,33 @@ def test_an_unclean_log_below_whose_recovery_point_nothing_can_be_read_is_not_op
         _opened(files, log, 20)
 
 
-def test_a_recovery_point_that_says_more_than_there_is_does_not_make_more() -> None:
+@pytest.mark.parametrize(
+    ("lost", "name", "ends"),
+    [
+        pytest.param("last batch", f"{16:020d}.log", 18, id="whole batches at the end"),
+        pytest.param("last segment", f"{8:020d}.log", 16, id="a segment at the end"),
+        pytest.param("all bytes", f"{16:020d}.log", 16, id="all of the last segment"),
+    ],
+)
+def test_a_log_that_ends_before_its_recovery_point_is_damage(lost: str, name: str, ends: int) -> None:
+    """Nothing is torn, so nothing else would tell. Without the recovery point it opens as it is."""
     files = SimulatedFiles()
-    log = log_in(files.root, files=files)
-    log.abandon()
-    log = _opened(files, log, 50)
-    assert (log.log_end_offset, log.recovery_point) == (0, 0)
+    log = _filled(files)
+    last = log.directory / f"{16:020d}.log"
+    if lost == "last segment":
+        for suffix in (".log", ".index", ".timeindex"):
+            files.remove(last.with_suffix(suffix))
+    else:
+        files.truncate(last, BATCH_BYTES if lost == "last batch" else 0)
+    before = {path: data for path, data in files.tree().items() if path.endswith(".log")}
+    for _ in range(2):
+        with pytest.raises(
+            DamagedSegment, match=rf"{log.directory / name}: .* ends at offset {ends}, .* below 20 "
+        ) as raised:
+            _opened(files, log, 20)
+        assert "remove recovery-point-offset-checkpoint" in str(raised.value)
+        assert {path: data for path, data in files.tree().items() if path.endswith(".log")} == before
+    assert _opened(files, log, 0).log_end_offset == ends
 
 
 def test_after_the_next_flush_what_was_scanned_is_not_scanned_again() -> None:
