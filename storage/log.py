@@ -126,6 +126,11 @@ class PartitionLog:
         return self._start_offset
 
     @property
+    def first_base_offset(self) -> int:
+        """Below the start where records were deleted from the middle of a segment."""
+        return self._base_offsets[0]
+
+    @property
     def log_end_offset(self) -> int:
         return self._active.next_offset
 

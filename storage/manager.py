@@ -587,7 +587,7 @@ class LogManager:
         if log.log_start_offset > home.log_start(key):
             home.store_log_starts({key: log.log_start_offset})
         # As low as any crash on the way can leave the end: a log that ends below its recovery point has lost something.
-        home.store_recovery_points({key: min(log.log_start_offset, offset, log.recovery_point)})
+        home.store_recovery_points({key: min(log.first_base_offset, offset, log.recovery_point)})
         if home.cleaned_until(key) > offset:
             home.note_cleaned(key, offset)
 

@@ -157,6 +157,18 @@ def test_what_follows_a_truncation_within_a_batch_is_not_taken_for_flushed(offse
         assert found.log.log_end_offset == len(offsets_in(found.log))
 
 
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_a_truncation_that_is_cut_short_below_the_start_is_no_damage(start: int) -> None:
+    world = World()
+    committed(world.log, batch_of(5))
+    world.append(2)
+    world.log.flush()
+    world.manager.checkpoint()
+    world.manager.delete_records("t", 0, start)
+    for found in world.at_every_crash(lambda: world.manager.truncate_to("t", 0, 2)):
+        assert found.log.log_end_offset in (0, start, 5, 7, 9)
+
+
 def test_an_emptied_log_does_not_grow_into_segments_that_wait_to_be_buried() -> None:
     world = World()
     world.append(6)  # segments at 0, 4, 8

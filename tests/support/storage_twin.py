@@ -115,8 +115,11 @@ class Twin:
 
     def outcomes(self, *, machine: bool) -> list[Outcome]:
         if machine or self.machine_crashed:
+            starts = [self.start] if self.starting_at is None else [self.start, self.starting_at]
             return self._outcomes(self.flushed) + [
-                replace(ghost, start=self.start, end_min=min(self.flushed, ghost.end_min)) for ghost in self.ghosts
+                replace(ghost, start=start, end_min=min(self.flushed, ghost.end_min))
+                for ghost in self.ghosts
+                for start in starts
             ]
         return self._outcomes(self.end)
 
