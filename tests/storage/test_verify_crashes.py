@@ -77,6 +77,7 @@ def test_a_crash_at_any_step_of_a_compaction_leaves_no_more_either(segment_bytes
         cleaned=lambda _: None,
         bury=lambda _: None,
         give_up=lambda _: None,
+        put_off=lambda _: None,
     )
     watch(files)
     assert job.run()
