@@ -19,7 +19,8 @@ from uuid import UUID, uuid4
 from pylog.broker_lite import event_log, identity
 from pylog.broker_lite.config import BrokerConfig, ConfigError, TopicConfig
 from pylog.broker_lite.errors import EXPECTED, RequestError
-from pylog.broker_lite.machines.offsets import OffsetEvent, Offsets
+from pylog.broker_lite.group_coordinator import GroupCoordinator, limits_of
+from pylog.broker_lite.machines.offsets import Offsets
 from pylog.broker_lite.machines.topics import CLUSTER_METADATA, CONSUMER_OFFSETS, INTERNAL_TOPICS, Topic, Topics
 from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import consumer_offsets, metadata_records
@@ -59,7 +60,12 @@ class Broker:
         self.now_ms = clock.now_ms
         self.topics = Topics(self.node_id)
         self.offsets = Offsets(config["offset.metadata.max.bytes"])
+        self.coordinator = GroupCoordinator(
+            self.offsets, limits_of(config), self.coordinator_of, self.flush, self.now_ms
+        )
+        self.groups = self.coordinator.groups
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self._is_closing = False
         self._offline: dict[tuple[str, int], Exception] = {}  # partitions whose logs could not be opened
         self._making: dict[str, asyncio.Task[None]] = {}
         self._unmade: set[str] = set()  # topics whose directories could not be made, and are tried again
@@ -81,7 +87,7 @@ class Broker:
         except BaseException:
             self._logs.close()
             raise
-        self.upkeep = Upkeep(self._logs, config, self._on_disk)
+        self.upkeep = Upkeep(self._logs, config, self._on_disk, expire_offsets=self.coordinator.expire)
 
     # Start and stop
 
@@ -112,24 +118,26 @@ class Broker:
                     self._take_offline(topic.name, index, error)
         for index in range(self._partition_count(CONSUMER_OFFSETS)):
             if (CONSUMER_OFFSETS, index) in self.partitions:
-                self._load_offsets(index)
+                self._load_groups(index)
+        self.coordinator.loaded()
 
-    def _load_offsets(self, index: int) -> None:
+    def _load_groups(self, index: int) -> None:
         """Where commits cannot be read, their groups have no coordinator: it would give out old offsets."""
         try:
             for record in event_log.read(self.partitions[CONSUMER_OFFSETS, index].log):
-                event = event_log.offset_event(record)
-                if event is not None:
-                    self.offsets.replay(event)
+                self.coordinator.replay(record)
         except (StorageError, MalformedFrame) as error:
             del self.partitions[CONSUMER_OFFSETS, index]
             self._take_offline(CONSUMER_OFFSETS, index, error)
+            self._lose_groups(index)
 
     def _take_offline(self, topic: str, index: int, error: Exception) -> None:
         logger.error("%s-%d is offline: %s", topic, index, error)
         self._offline[topic, index] = error
 
     async def close(self) -> None:
+        self._is_closing = True
+        self.coordinator.close()
         await self.upkeep.close()
         for partition in self.partitions.values():
             partition.look_again()
@@ -277,11 +285,7 @@ class Broker:
             partition = self.partitions.pop((topic.name, index), None)
             if partition is not None:
                 partition.look_again()
-        for group, events in self.offsets.topic_deleted(topic.name).items():
-            try:
-                self.change_offsets(group, events)
-            except EXPECTED as error:
-                logger.error("commits of group '%s' for the deleted topic '%s' stay: %s", group, topic.name, error)
+        self.coordinator.topic_deleted(topic.name)
         await deleting
         return topic
 
@@ -297,24 +301,27 @@ class Broker:
         await self.topic_made(CONSUMER_OFFSETS)
 
     def coordinator_of(self, group: str) -> Partition:
-        """Where the group's commits are kept; `coordinator_ready` was awaited before."""
-        index = consumer_offsets.partition_of_group(group, self._partition_count(CONSUMER_OFFSETS))
-        if not self.is_online(CONSUMER_OFFSETS, index):
+        """Where the group and its commits are kept; `coordinator_ready` was awaited before."""
+        count = self._partition_count(CONSUMER_OFFSETS)
+        index = consumer_offsets.partition_of_group(group, count) if count else 0
+        if self._is_closing or not self.is_online(CONSUMER_OFFSETS, index):
+            self._lose_groups(index)
             raise RequestError(
                 ErrorCode.NOT_COORDINATOR, f"{CONSUMER_OFFSETS}-{index}, with the commits of '{group}', is offline."
             )
         return self.partitions[CONSUMER_OFFSETS, index]
 
-    def change_offsets(self, group: str, events: list[OffsetEvent]) -> asyncio.Future[None] | None:
-        """Append and replay. What is returned, if anything, is awaited before the answer."""
-        if not events:
-            return None
-        partition = self.coordinator_of(group)
-        records = [event_log.offset_record(event) for event in events]
-        partition.append(event_log.batch(records, self.now_ms()))
-        for event in events:
-            self.offsets.replay(event)
-        return self.flush(partition) if partition.flush_is_due else None
+    def _lose_groups(self, index: int) -> None:
+        """Their partition of the log is lost, now or since long."""
+        count = self._partition_count(CONSUMER_OFFSETS)
+        kept_there = [one for one in self.groups.ids() if consumer_offsets.partition_of_group(one, count) == index]
+        self.coordinator.lost(kept_there)
+
+    def lose_offline_groups(self) -> None:
+        """A log may have failed since somebody asked for a group that is kept there."""
+        for index in range(self._partition_count(CONSUMER_OFFSETS)):
+            if not self.is_online(CONSUMER_OFFSETS, index):
+                self._lose_groups(index)
 
     async def new_producer_id(self) -> int:
         outcome = self.topics.next_producer_id()

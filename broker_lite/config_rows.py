@@ -284,6 +284,42 @@ BROKER_ROWS = (
     ),
     # Groups
     Row(
+        "group.min.session.timeout.ms",
+        _integer,
+        6_000,
+        _between(0, INT32_MAX),  # Kafka takes negative ones, which say no more than 0
+        "The shortest session.timeout.ms that a member of a group may have.",
+    ),
+    Row(
+        "group.max.session.timeout.ms",
+        _integer,
+        30 * _MINUTE_MS,
+        _between(0, INT32_MAX),
+        "The longest session.timeout.ms that a member of a group may have.",
+    ),
+    Row(
+        "group.initial.rebalance.delay.ms",
+        _integer,
+        3_000,
+        _between(0, INT32_MAX),
+        "The first rebalance of a group waits so long for more members.",
+    ),
+    Row("group.max.size", _integer, INT32_MAX, _between(1, INT32_MAX), "The most members that a group may have."),
+    Row(
+        "offsets.retention.minutes",
+        _integer,
+        7 * 24 * 60,
+        _between(1, INT32_MAX),
+        "Committed offsets of a group that has lost its members are kept so long.",
+    ),
+    Row(
+        "offsets.retention.check.interval.ms",
+        _integer,
+        10 * _MINUTE_MS,
+        _at_least(1),
+        "How often committed offsets to forget are looked for.",
+    ),
+    Row(
         "offsets.topic.num.partitions",
         _integer,
         50,

@@ -1,4 +1,4 @@
-"""What logs need from time to time: syncing, checkpoints, deletion, compaction.
+"""What logs need from time to time: syncing, checkpoints, deletion, compaction, offsets that nobody wants any more.
 
 Each is a round, which may be run at any time, and an interval at which it is. What changes a log runs on the loop,
 what waits for a disk on the broker's disk thread, and the cleaner, which starts a process and waits for it, in a
@@ -34,12 +34,14 @@ class Upkeep:
         config: BrokerConfig,
         on_disk: OnDisk,
         wait_ms: Callable[[int], Awaitable[bool]] | None = None,
+        expire_offsets: Round | None = None,
     ) -> None:
         """`wait_ms` waits for so long, and says whether it is time to stop."""
         self._logs = logs
         self._config = config
         self._on_disk = on_disk
         self._wait_ms = wait_ms or self._stopped_within
+        self._expire_offsets = expire_offsets
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._cleaner: ThreadPoolExecutor | None = None
@@ -58,6 +60,9 @@ class Upkeep:
         self._begin(delay_ms, config["log.retention.check.interval.ms"], self.delete)
         self._begin(delay_ms, LOOK_MS, self.remove_deleted)
         self._begin(0, config["log.cleaner.backoff.ms"], self.compact_all)
+        if self._expire_offsets is not None:
+            check_ms = config["offsets.retention.check.interval.ms"]
+            self._begin(check_ms, check_ms, self._expire_offsets)
 
     def _begin(self, delay_ms: int, interval_ms: int, work: Round) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(self._every(delay_ms, interval_ms, work)))

@@ -1,11 +1,11 @@
 """OffsetCommit, key 8. The answer follows when the offsets are in `__consumer_offsets`."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, error_of
-from pylog.broker_lite.machines.offsets import CommittedOffset
+from pylog.broker_lite.group_coordinator import code_of
+from pylog.broker_lite.machines.offsets import CommittedOffset, Place
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_commit import (
     SPEC,
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: "Broker", message: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
+    commits, errors = _by_partition(broker, message)
     try:
         await broker.coordinator_ready()
-        errors, flushed = _commit(broker, message)
-        if flushed is not None:
-            await flushed
+        broker.coordinator_of(message.group_id)
+        outcome = broker.groups.commit(message, request.version, commits, broker.coordinator.now())
+        codes = await broker.coordinator.reply_of(outcome)
+        errors |= codes
     except EXPECTED as error:
-        code = error_of(error)[0]
-        if code == ErrorCode.KAFKA_STORAGE_ERROR:
-            code = ErrorCode.NOT_COORDINATOR  # what clients of a coordinator know how to wait for
-        errors = {(topic.name, one.partition_index): code for topic in message.topics for one in topic.partitions}
+        code = code_of(error)
+        if error_of(error)[0] in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        errors |= dict.fromkeys(commits, code)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -44,14 +46,14 @@ async def handle(broker: "Broker", message: OffsetCommitRequest, request: Reques
     )
 
 
-def _commit(
+def _by_partition(
     broker: "Broker", message: OffsetCommitRequest
-) -> tuple[dict[tuple[str, int], ErrorCode], asyncio.Future[None] | None]:
-    """By partition the code; and what is to be awaited before the answer."""
-    broker.coordinator_of(message.group_id)
+) -> tuple[dict[Place, CommittedOffset], dict[Place, ErrorCode]]:
+    """What is to be committed; and what cannot be, whoever asks."""
     now_ms = broker.now_ms()
-    commits: dict[tuple[str, int], CommittedOffset] = {}
-    errors: dict[tuple[str, int], ErrorCode] = {}
+    expire_ms = now_ms + message.retention_time_ms if message.retention_time_ms >= 0 else -1
+    commits: dict[Place, CommittedOffset] = {}
+    errors: dict[Place, ErrorCode] = {}
     for topic in message.topics:
         for one in topic.partitions:
             place = (topic.name, one.partition_index)
@@ -59,11 +61,9 @@ def _commit(
                 errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             commits[place] = CommittedOffset(
-                one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", now_ms
+                one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", now_ms, expire_ms
             )
-    outcome = broker.offsets.commit(message.group_id, message.generation_id, commits)
-    flushed = broker.change_offsets(message.group_id, outcome.events)
-    return errors | outcome.reply, flushed
+    return commits, errors
 
 
 API = declared(SPEC, handle)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.outcome import Outcome
 from pylog.broker_lite.protocol.errors import ErrorCode
 
@@ -38,16 +37,6 @@ class Offsets:
     def __init__(self, metadata_bytes_max: int) -> None:
         self._groups: dict[str, dict[Place, CommittedOffset]] = {}
         self._metadata_bytes_max = metadata_bytes_max
-
-    def commit(
-        self, group: str, generation_id: int, commits: Mapping[Place, CommittedOffset]
-    ) -> Outcome[OffsetEvent, dict[Place, ErrorCode]]:
-        """From a consumer that assigns its own partitions (generation -1, no member id), as Spark's do."""
-        if not group:
-            raise RequestError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-        if generation_id >= 0:
-            raise RequestError(ErrorCode.ILLEGAL_GENERATION, f"Group '{group}' has no members, nor generations.")
-        return self.decide(group, commits)
 
     def decide(
         self, group: str, commits: Mapping[Place, CommittedOffset]

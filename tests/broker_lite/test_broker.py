@@ -10,7 +10,7 @@ from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.records import Record, encode_batch
-from tests.support.brokers import busy_disk, running
+from tests.support.brokers import busy_disk, commit, running
 
 pytestmark = pytest.mark.faults
 
@@ -95,8 +95,7 @@ def test_a_topic_made_anew_has_another_id_and_begins_empty(tmp_path):
         first = await broker.create_topic("orders", 1)
         await broker.coordinator_ready()
         broker.partition("orders", 0).append(a_batch())
-        commit = broker.offsets.commit("g", -1, {("orders", 0): CommittedOffset(1, -1, "", 0)})
-        broker.change_offsets("g", commit.events)
+        commit(broker, "g", {("orders", 0): CommittedOffset(1, -1, "", 0)})
         await broker.delete_topic("orders", NO_ID)
         second = await broker.create_topic("orders", 1)
         assert first.topic_id != second.topic_id
@@ -120,21 +119,20 @@ def test_deleted_while_it_is_made_it_is_gone(tmp_path):
 
 
 def test_commits_are_there_after_a_crash_and_the_last_one_holds(tmp_path):
-    async def commit(broker):
+    async def write(broker):
         await broker.create_topic("orders", 2)
         await broker.coordinator_ready()
         for offset in (5, 7):
-            outcome = broker.offsets.commit(
+            commit(
+                broker,
                 "group",
-                -1,
                 {("orders", p): CommittedOffset(offset + p, 0, "mark", 1_700_000_000_000) for p in range(2)},
             )
-            broker.change_offsets("group", outcome.events)
 
     async def committed(broker):
         return broker.offsets.committed("group")
 
-    run(tmp_path, commit, crash=True)
+    run(tmp_path, write, crash=True)
     assert run(tmp_path, committed) == {
         ("orders", 0): CommittedOffset(7, 0, "mark", 1_700_000_000_000),
         ("orders", 1): CommittedOffset(8, 0, "mark", 1_700_000_000_000),
@@ -215,7 +213,7 @@ def test_small_segments_of_users_do_not_hinder_the_brokers_own_logs(tmp_path):
         await broker.create_topic("many", 500)
         await broker.coordinator_ready()
         commits = {("many", index): CommittedOffset(1, -1, "x" * 50, 0) for index in range(500)}
-        broker.change_offsets("g", broker.offsets.commit("g", -1, commits).events)
+        commit(broker, "g", commits)
 
     run(tmp_path, work, config={"log.segment.bytes": 1024, "offsets.topic.num.partitions": 2})
 

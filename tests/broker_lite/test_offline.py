@@ -27,7 +27,7 @@ from pylog.broker_lite.protocol.wire import ZERO_UUID
 from pylog.storage.errors import LogOffline
 from pylog.storage.records import Record, encode_batch
 from tests.support.broker_requests import ask, fetch_one, list_one, produce_one
-from tests.support.brokers import running
+from tests.support.brokers import commit, running
 from tests.support.clock import SettableClock
 from tests.support.logs import START_MS, batch_of
 from tests.support.simulated_files import SimulatedFiles
@@ -352,15 +352,14 @@ def test_the_directory_with_the_metadata_is_needed(files):
 
 
 def test_commits_outlive_a_directory(files):
-    async def commit(broker):
+    async def write(broker):
         await broker.create_topic("t", 1)
         await broker.coordinator_ready()
         for group in groups_apart():
-            commits = {("t", 0): CommittedOffset(7, -1, "", 0)}
-            broker.change_offsets(group, broker.offsets.commit(group, -1, commits).events)
+            commit(broker, group, {("t", 0): CommittedOffset(7, -1, "", 0)})
 
     async def look(broker):
         return [await committed(broker, group) for group in groups_apart()]
 
-    in_two(files, commit, crash=True)
+    in_two(files, write, crash=True)
     assert in_two(files, look) == [7, 7]

@@ -19,7 +19,7 @@ from pylog.storage import errors as storage_errors
 from pylog.storage.batch import read_header
 from pylog.storage.records import Record, decode_batch, encode_batch
 from tests.support.broker_requests import fetch_one, list_one, produce_all, produce_one
-from tests.support.brokers import busy_disk, running
+from tests.support.brokers import busy_disk, commit, running
 from tests.support.clock import SettableClock
 from tests.support.logs import START_MS, batch_of
 from tests.support.simulated_files import SimulatedFiles
@@ -223,11 +223,10 @@ def test_a_client_that_has_gone_does_not_hold_back_what_it_sent(files):
 
 
 def test_a_commit_waits_for_the_disk_too(files):
-    async def commit(broker):
+    async def write(broker):
         await broker.create_topic("t", 1)
         await broker.coordinator_ready()
-        outcome = broker.offsets.commit("g", -1, {("t", 0): CommittedOffset(5, -1, "", 0)})
-        flushed = broker.change_offsets("g", outcome.events)
+        flushed = commit(broker, "g", {("t", 0): CommittedOffset(5, -1, "", 0)})
         assert flushed is not None
         await flushed
         return files.after_machine_crash(None)
@@ -236,7 +235,7 @@ def test_a_commit_waits_for_the_disk_too(files):
         return broker.offsets.committed("g")[("t", 0)].offset
 
     config = {"log.flush.interval.messages": 1, "offsets.topic.num.partitions": 2}
-    assert on(on(files, commit, crash=True, config=config), look, config=config) == 5
+    assert on(on(files, write, crash=True, config=config), look, config=config) == 5
 
 
 def test_a_sync_that_fails_is_an_error_and_takes_only_its_partition_offline(files):

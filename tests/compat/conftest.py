@@ -8,7 +8,8 @@ import pylog
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[pylog.Broker]:
     """A pylog broker for this module alone, on a directory that the tests may look into."""
-    with pylog.Broker(config={"num.partitions": 2, "log.retention.ms": -1}) as broker:  # records here are old
+    config = {"num.partitions": 2, "log.retention.ms": -1, "group.initial.rebalance.delay.ms": 0}  # records are old
+    with pylog.Broker(config=config) as broker:
         yield broker
 
 

@@ -58,7 +58,8 @@ def api_versions(connection: socket.socket, version: int) -> None:
     ranges = {one.api_key: (one.min_version, one.max_version) for one in answered.api_keys}
     assert set(ranges) == set(API_BY_KEY)
     assert all(low <= high for low, high in ranges.values())
-    for trap in [(0, 0), (0, 3), (0, 7), (1, 4), (1, 10), (2, 1), (10, 0), (8, 2), (9, 1), (22, 0), (18, 0)]:
+    traps = [(0, 0), (0, 3), (0, 7), (1, 4), (1, 10), (2, 1), (10, 0), (8, 2), (9, 1), (22, 0), (18, 0)]
+    for trap in [*traps, (11, 0), (12, 0), (13, 0), (14, 0)]:
         assert ranges[trap[0]][0] <= trap[1] <= ranges[trap[0]][1]  # old librdkafka tests for these
 
 
@@ -211,6 +212,132 @@ def init_producer_id(connection: socket.socket, version: int) -> None:
     assert len(given) == 3
 
 
+def joined(connection: socket.socket, group: str, version: int) -> tuple[str, int]:
+    """A new group's only member: its id, and the generation."""
+    theirs = consumer.JoinGroupRequest
+    member_id = ""
+    for _ in range(2):  # since v4 a member asks for its id first
+        protocol = theirs.JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\0", version=version)
+        request = theirs(
+            group_id=group,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id=member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocols=[protocol],
+            version=version,
+        )
+        answered = ask(connection, request, consumer.JoinGroupResponse, version)
+        member_id = answered.member_id
+        if version < 4 or answered.error_code != 79:
+            break
+    assert (answered.error_code, answered.protocol_name, answered.leader) == (0, "range", member_id)
+    assert [one.member_id for one in answered.members] == [member_id]
+    return member_id, answered.generation_id
+
+
+def synced(connection: socket.socket, group: str, version: int) -> tuple[str, int]:
+    member_id, generation = joined(connection, group, 5)
+    theirs = consumer.SyncGroupRequest
+    assignment = theirs.SyncGroupRequestAssignment(member_id=member_id, assignment=b"mine", version=version)
+    request = theirs(
+        group_id=group,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[assignment],
+        version=version,
+    )
+    answered = ask(connection, request, consumer.SyncGroupResponse, version)
+    assert (answered.error_code, bytes(answered.assignment)) == (0, b"mine")
+    return member_id, generation
+
+
+def left(connection: socket.socket, group: str, member_id: str, version: int) -> None:
+    theirs = consumer.LeaveGroupRequest
+    if version >= 3:
+        identity = theirs.MemberIdentity(member_id=member_id, group_instance_id=None, reason=None, version=version)
+        request = theirs(group_id=group, members=[identity], version=version)
+    else:
+        request = theirs(group_id=group, member_id=member_id, version=version)
+    answered = ask(connection, request, consumer.LeaveGroupResponse, version)
+    assert answered.error_code == 0
+    assert version < 3 or [(one.member_id, one.error_code) for one in answered.members] == [(member_id, 0)]
+
+
+def join_group(connection: socket.socket, version: int) -> None:
+    joined(connection, f"join-{version}", version)
+
+
+def sync_group(connection: socket.socket, version: int) -> None:
+    synced(connection, f"sync-{version}", version)
+
+
+def heartbeat(connection: socket.socket, version: int) -> None:
+    member_id, generation = synced(connection, f"heartbeat-{version}", 3)
+    for asked_generation, code in ((generation, 0), (generation + 1, 22)):
+        request = consumer.HeartbeatRequest(
+            group_id=f"heartbeat-{version}",
+            generation_id=asked_generation,
+            member_id=member_id,
+            group_instance_id=None,
+            version=version,
+        )
+        assert ask(connection, request, consumer.HeartbeatResponse, version).error_code == code
+
+
+def leave_group(connection: socket.socket, version: int) -> None:
+    member_id, _ = synced(connection, f"leave-{version}", 3)
+    left(connection, f"leave-{version}", member_id, version)
+
+
+def describe_groups(connection: socket.socket, version: int) -> None:
+    name = f"describe-{version}"
+    member_id, _ = synced(connection, name, 3)
+    request = admin.DescribeGroupsRequest(groups=[name, "nobody"], include_authorized_operations=True, version=version)
+    found, missing = ask(connection, request, admin.DescribeGroupsResponse, version).groups
+    assert (found.error_code, found.group_state, found.protocol_data) == (0, "Stable", "range")
+    assert [(one.member_id, one.client_id) for one in found.members] == [(member_id, "versions")]
+    assert (missing.error_code, missing.group_state) == (69 if version >= 6 else 0, "Dead")
+    assert version < 3 or set(found.authorized_operations) == {3, 6, 8}  # read, delete, describe
+
+
+def list_groups(connection: socket.socket, version: int) -> None:
+    name = f"list-{version}"
+    synced(connection, name, 3)
+    request = admin.ListGroupsRequest(states_filter=["Stable"], types_filter=["Classic"], version=version)
+    answered = ask(connection, request, admin.ListGroupsResponse, version)
+    assert answered.error_code == 0
+    (found,) = [one for one in answered.groups if one.group_id == name]
+    assert found.protocol_type == "consumer"
+    assert version < 4 or found.group_state == "Stable"
+    assert version < 5 or found.group_type == "classic"
+
+
+def delete_groups(connection: socket.socket, version: int) -> None:
+    empty, busy = f"delete-{version}", f"delete-busy-{version}"
+    left(connection, empty, synced(connection, empty, 3)[0], 3)
+    synced(connection, busy, 3)
+    request = admin.DeleteGroupsRequest(groups_names=[empty, busy, "nobody"], version=version)
+    results = ask(connection, request, admin.DeleteGroupsResponse, version).results
+    assert [(one.group_id, one.error_code) for one in results] == [(empty, 0), (busy, 68), ("nobody", 69)]
+
+
+def offset_delete(connection: socket.socket, version: int) -> None:
+    offset_commit(connection, 8)
+    theirs = consumer.OffsetDeleteRequest.OffsetDeleteRequestTopic
+    partitions = [theirs.OffsetDeleteRequestPartition(partition_index=index, version=version) for index in (0, 7)]
+    topic = theirs(name=TOPIC, partitions=partitions, version=version)
+    request = consumer.OffsetDeleteRequest(group_id="g", topics=[topic], version=version)
+    answered = ask(connection, request, consumer.OffsetDeleteResponse, version)
+    assert answered.error_code == 0
+    assert [(one.partition_index, one.error_code) for one in answered.topics[0].partitions] == [(0, 0), (7, 3)]
+    assert committed(connection, 1)[0] == -1
+
+
 ASK = {
     0: produce,
     1: fetch,
@@ -219,8 +346,16 @@ ASK = {
     8: offset_commit,
     9: offset_fetch,
     10: find_coordinator,
+    11: join_group,
+    12: heartbeat,
+    13: leave_group,
+    14: sync_group,
+    15: describe_groups,
+    16: list_groups,
     18: api_versions,
     19: create_topics,
     20: delete_topics,
     22: init_producer_id,
+    42: delete_groups,
+    47: offset_delete,
 }

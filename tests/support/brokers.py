@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from pylog.broker_lite.broker import Broker
 from pylog.broker_lite.config import BrokerConfig
+from pylog.broker_lite.machines.offsets import CommittedOffset
+from pylog.broker_lite.protocol.offset_commit import OffsetCommitRequest
 from pylog.storage.disk import DISK
 from pylog.storage.ports import Clock, FileSystem
 
@@ -35,6 +37,14 @@ def running(
             await (broker._on_disk(abandon, broker) if crash else broker.close())
 
     return asyncio.run(main())
+
+
+def commit(
+    broker: Broker, group: str, commits: Mapping[tuple[str, int], CommittedOffset]
+) -> asyncio.Future[None] | None:
+    """By a consumer that is no member. What is returned, if anything, is done when it is on the disk."""
+    coordinator = broker.coordinator
+    return coordinator.settle(broker.groups.commit(OffsetCommitRequest(group_id=group), 8, commits, coordinator.now()))
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-import pytest
-
 from pylog.broker_lite import event_log
-from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.offsets import CommittedOffset, Offsets
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.records import Record
@@ -11,7 +8,7 @@ AT_9 = CommittedOffset(9, 2, "mark", 1_700_000_000_001)
 
 
 def commit(offsets, group, commits):
-    outcome = offsets.commit(group, -1, commits)
+    outcome = offsets.decide(group, commits)
     for event in outcome.events:
         offsets.replay(event)
     return outcome
@@ -19,7 +16,7 @@ def commit(offsets, group, commits):
 
 def test_the_last_commit_of_a_partition_holds():
     offsets = Offsets(metadata_bytes_max=10)
-    assert offsets.commit("g", -1, {("t", 0): AT_5}).reply == {("t", 0): ErrorCode.NONE}
+    assert offsets.decide("g", {("t", 0): AT_5}).reply == {("t", 0): ErrorCode.NONE}
     assert offsets.committed("g") == {}, "deciding changed the state"
     commit(offsets, "g", {("t", 0): AT_5, ("t", 1): AT_5})
     commit(offsets, "g", {("t", 0): AT_9})
@@ -32,19 +29,6 @@ def test_metadata_that_is_too_long_refuses_its_partition_only():
     outcome = commit(Offsets(metadata_bytes_max=10), "g", {("t", 0): long, ("t", 1): AT_5})
     assert outcome.reply == {("t", 0): ErrorCode.OFFSET_METADATA_TOO_LARGE, ("t", 1): ErrorCode.NONE}
     assert [event.key.partition for event in outcome.events] == [1]
-
-
-@pytest.mark.parametrize(
-    ("group", "generation", "code"),
-    [
-        pytest.param("", -1, ErrorCode.INVALID_GROUP_ID, id="no name"),
-        pytest.param("g", 0, ErrorCode.ILLEGAL_GENERATION, id="a member of a group that has none"),
-    ],
-)
-def test_a_commit_that_cannot_be_is_refused(group, generation, code):
-    with pytest.raises(RequestError) as refused:
-        Offsets(10).commit(group, generation, {("t", 0): AT_5})
-    assert refused.value.code == code
 
 
 def test_a_deleted_topic_takes_its_commits_with_it():

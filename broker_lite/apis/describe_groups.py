@@ -1,0 +1,44 @@
+"""DescribeGroups, key 15. v6: a group that is not there is an error; before, it is Dead."""
+
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import EXPECTED, RequestError
+from pylog.broker_lite.group_coordinator import code_of
+from pylog.broker_lite.protocol.describe_groups import (
+    SPEC,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from pylog.broker_lite.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+_READ, _DELETE, _DESCRIBE = 3, 6, 8  # Kafka's numbers of operations
+_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE  # everybody may do everything
+
+
+async def handle(broker: "Broker", message: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse:
+    try:
+        await broker.coordinator_ready()
+    except EXPECTED as error:
+        return DescribeGroupsResponse(groups=[DescribedGroup(code_of(error), group_id=one) for one in message.groups])
+    groups = [_describe(broker, group_id, request.version) for group_id in message.groups]
+    if message.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = _OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(broker: "Broker", group_id: str, version: int) -> DescribedGroup:
+    try:
+        broker.coordinator_of(group_id)
+    except RequestError as error:
+        return DescribedGroup(error.code, error.message, group_id)
+    return broker.groups.describe(group_id, version)
+
+
+API = declared(SPEC, handle)
