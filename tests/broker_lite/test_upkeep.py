@@ -314,15 +314,16 @@ def test_a_round_that_fails_is_told_once_and_run_again(caplog):
 @pytest.mark.parametrize(
     ("config", "intervals"),
     [
-        pytest.param({}, {LOOK_MS: 2, 60_000: 1, 300_000: 1, 15_000: 1}, id="Kafka's own"),
+        pytest.param({}, {LOOK_MS: 2, 60_000: 1, 300_000: 1, 15_000: 1, 600_000: 1}, id="Kafka's own"),
         pytest.param(
             {
                 "log.flush.scheduler.interval.ms": 5000,
                 "log.flush.offset.checkpoint.interval.ms": 11,
                 "log.retention.check.interval.ms": 12,
                 "log.cleaner.backoff.ms": 13,
+                "offsets.retention.check.interval.ms": 14,
             },
-            {LOOK_MS: 2, 5000: 1, 11: 1, 12: 1, 13: 1},
+            {LOOK_MS: 2, 5000: 1, 11: 1, 12: 1, 13: 1, 14: 1},
             id="others",
         ),
     ],
@@ -331,7 +332,8 @@ def test_each_round_has_its_interval(files, config, intervals):
     told = []
 
     async def work(broker):
-        upkeep = Upkeep(broker._logs, broker.config, broker._on_disk, scripted(100, told))
+        expire = broker.coordinator.expire
+        upkeep = Upkeep(broker._logs, broker.config, broker._on_disk, scripted(100, told), expire)
         upkeep.start()
         while len(told) < 100:
             await asyncio.sleep(0)
