@@ -26,6 +26,7 @@ from pylog.storage.records import Record
 
 logger = logging.getLogger(__name__)
 
+NAME_BYTES_MAX = (1 << 15) - 1  # in the log, and in older answers; newer requests may bring longer ones
 AGAIN_AFTER_MS = 1000  # a deadline whose outcome could not be written
 
 _MINUTE_MS = 60_000
@@ -42,6 +43,11 @@ def code_of(error: Exception) -> ErrorCode:
     """Of an expected error, as Kafka's coordinator tells it; an unexpected one is raised again."""
     code = error_of(error)[0]
     return _CODES.get(code, code)
+
+
+def check_name(name: str | None, code: ErrorCode, bytes_max: int = NAME_BYTES_MAX) -> None:
+    if name is not None and len(name.encode()) > bytes_max:
+        raise RequestError(code, f"A name of {len(name.encode())} bytes; {bytes_max} are allowed.")
 
 
 def limits_of(config: BrokerConfig) -> GroupLimits:

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.config_rows import INT64_MAX
 from pylog.broker_lite.errors import EXPECTED, error_of
-from pylog.broker_lite.group_coordinator import code_of
+from pylog.broker_lite.group_coordinator import check_name, code_of
 from pylog.broker_lite.machines.offsets import CommittedOffset, Place
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_commit import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 async def handle(broker: "Broker", message: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
     commits, errors = _by_partition(broker, message)
     try:
+        check_name(message.group_id, ErrorCode.INVALID_GROUP_ID)
         await broker.coordinator_ready()
         broker.coordinator_of(message.group_id)
         outcome = broker.groups.commit(message, request.version, commits, broker.coordinator.now())
@@ -51,7 +53,8 @@ def _by_partition(
 ) -> tuple[dict[Place, CommittedOffset], dict[Place, ErrorCode]]:
     """What is to be committed; and what cannot be, whoever asks."""
     now_ms = broker.now_ms()
-    expire_ms = now_ms + message.retention_time_ms if message.retention_time_ms >= 0 else -1
+    retention_ms = message.retention_time_ms
+    expire_ms = min(now_ms + retention_ms, INT64_MAX) if retention_ms >= 0 else -1
     commits: dict[Place, CommittedOffset] = {}
     errors: dict[Place, ErrorCode] = {}
     for topic in message.topics:

@@ -262,6 +262,47 @@ def test_offsets_of_topics_that_are_read_are_not_deleted(files):
     on(files, work)
 
 
+LONG = "x" * 32_768  # newer requests can carry it, the log cannot
+
+
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        pytest.param({"group_id": LONG}, ErrorCode.INVALID_GROUP_ID, id="group"),
+        pytest.param({"group_instance_id": LONG[:32_731]}, ErrorCode.INVALID_REQUEST, id="instance"),
+        pytest.param({"protocol_type": LONG}, ErrorCode.INVALID_REQUEST, id="protocol type"),
+        pytest.param({"protocols": [JoinGroupRequestProtocol(LONG)]}, ErrorCode.INVALID_REQUEST, id="protocol"),
+        pytest.param({"group_instance_id": LONG[:32_730]}, ErrorCode.NONE, id="an instance that is just short enough"),
+    ],
+)
+def test_a_name_that_the_log_cannot_hold_is_refused(files, named, code):
+    async def work(broker):
+        usual = {
+            "group_id": GROUP,
+            "session_timeout_ms": SESSION_MS,
+            "group_instance_id": "i",
+            "protocol_type": "consumer",
+            "protocols": [JoinGroupRequestProtocol("range")],
+        }
+        joined = await ask(broker, join_group.API, JoinGroupRequest(**(usual | named)), 9)
+        assert joined.error_code == code
+        if code == ErrorCode.NONE:
+            assert (await sync(broker, joined)).error_code == code
+
+    on(files, work)
+
+
+def test_a_commit_that_the_log_cannot_hold_is_refused(files):
+    async def work(broker):
+        assert await commit_at(broker, 1, version=4, retention_ms=(1 << 63) - 1) == [ErrorCode.NONE]
+        asked = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+        request = OffsetCommitRequest(group_id=LONG, topics=[OffsetCommitRequestTopic("t", asked)])
+        response = await ask(broker, offset_commit.API, request, 8)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
+
+    on(files, work)
+
+
 # -- offsets that nobody wants any more
 
 
