@@ -54,9 +54,12 @@ class CleanerProcess:
         assert stdin is not None
         assert stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # it has died; stdout and stderr tell more
+            try:
                 stdin.write(self._plan.to_json().encode() + b"\n")
                 stdin.flush()
+            except BrokenPipeError:  # it has died; stdout and stderr tell more
+                with contextlib.suppress(BrokenPipeError):  # what is still in the buffer
+                    stdin.close()
             line = stdout.readline()
         except BaseException:
             self._process.kill()

@@ -101,6 +101,7 @@ def test_its_death_is_an_error_and_leaves_nothing(log: CompactedLog) -> None:
     unfinished(log)
     process = CleanerProcess(log.plan())
     os.kill(process._process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process._process.pid, os.WEXITED | os.WNOWAIT)  # nobody reads the plan any more
     with pytest.raises(CleanerFailed, match="code -9"):
         process.wait()
     assert not files_of(log, ".cleaned")
