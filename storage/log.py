@@ -215,6 +215,7 @@ class PartitionLog:
                 active = self._active
             active.append(batches, placed)
         except OSError as error:
+            self._active_unsynced = self._changed = True  # a part may have been written, and cut again
             if error.errno not in PASSING:
                 self._fail(error)
             raise

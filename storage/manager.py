@@ -388,7 +388,8 @@ class LogManager:
             directory.store_log_starts(self._of(directory, lambda log: log.log_start_offset))
 
     def _of(self, directory: DataDirectory, offset: Callable[[PartitionLog], int]) -> dict[Key, int]:
-        logs = list(self._logs.items())
+        """Of a log that failed, half way through a truncation maybe, the checkpoints know better."""
+        logs = [(key, log) for key, log in list(self._logs.items()) if log.failure is None]
         return {key: offset(log) for key, log in logs if self._homes.get(key) is directory and offset(log) > 0}
 
     # -- deleting records: expire or delete_records, then store_starts, then detach, then bury; after a while, remove.
