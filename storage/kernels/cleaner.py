@@ -54,8 +54,9 @@ _UNBOUNDED = 1 << 62  # leaves room for what is saved
 
 
 def clean(plan: CleaningPlan, files: FileSystem = DISK) -> CleaningResult:
-    """All new segments are on the disk when this returns, their names included. If this raises, no `.cleaned` file is
-    left behind."""
+    """The bytes of all new segments are on the disk when this returns; their names are synced by who puts them in
+    place. Were that done here and failed, names of the log's own would be lost, and the log not know. If this raises,
+    no `.cleaned` file is left behind."""
     remove_cleaned(plan.directory, files)
     try:
         return _Cleaner(plan, files).run()
@@ -163,7 +164,6 @@ class _Cleaner:
                     orders[-1] |= compact.RETAIN_EMPTY
                 self._filter(chunk, orders, target, left_bytes)
         target.finish(transactions.still_needed)
-        files.sync(plan.directory)
         self._bytes_after += target.size_bytes
         return CleanedGroup(base_offset, tuple(base for base, _ in old), target.size_bytes)
 

@@ -1,6 +1,6 @@
 """A crash at every operation of a workload: what each kind would leave is opened, and held against the twins.
 
-    .venv/bin/python -m tests.support.storage_crashes SEED [OPERATION]     once more, of all operations or of one
+    .venv/bin/python -m tests.support.storage_crashes SEED [OPERATION] [--faults]    of all operations or of one
 
 All of it follows from the seed."""
 
@@ -13,6 +13,7 @@ from random import Random
 from tests.support.clock import SettableClock
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.storage_checks import check_it_goes_on, check_log, outcome_of
+from tests.support.storage_faults import FaultyWorkload
 from tests.support.storage_workload import Workload
 
 MACHINE_CRASHES = 2  # besides the one that keeps only what was synced
@@ -24,7 +25,7 @@ class CrashLost(AssertionError):
     """A log did not survive a crash as it should. The message says how to see it again."""
 
 
-def survive(seed: int, only: int | None = None) -> int:
+def survive(seed: int, only: int | None = None, workload_type: type[Workload] = Workload) -> int:
     """How many crashes were looked at."""
     crashes = 0
 
@@ -34,7 +35,7 @@ def survive(seed: int, only: int | None = None) -> int:
             crashes += _crash(workload)
 
     with _quiet():
-        workload = Workload(seed, before_operation)
+        workload = workload_type(seed, before_operation)
         try:
             workload.run()
             if only is None:
@@ -94,10 +95,11 @@ def _quiet() -> Iterator[None]:
 
 def _message(workload: Workload, what: str) -> str:
     history = workload.files.history[-STORY_LINES:]
+    faults = " --faults" if isinstance(workload, FaultyWorkload) else ""
     return "\n".join(
         (
             f"seed {workload.seed}, operation {workload.operations}, {what}. To see it again:",
-            f"    .venv/bin/python -m tests.support.storage_crashes {workload.seed} {workload.operations}",
+            f"    .venv/bin/python -m tests.support.storage_crashes {workload.seed} {workload.operations}{faults}",
             "steps:",
             *(f"    {line}" for line in workload.story[-STORY_LINES:]),
             "operations of this life:",
@@ -110,8 +112,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("operation", type=int, nargs="?")
+    parser.add_argument("--faults", action="store_true", help="on a disk that gets full, or fails")
     arguments = parser.parse_args()
-    print(f"{survive(arguments.seed, arguments.operation)} crashes survived")
+    workload_type = FaultyWorkload if arguments.faults else Workload
+    print(f"{survive(arguments.seed, arguments.operation, workload_type)} crashes survived")
 
 
 if __name__ == "__main__":

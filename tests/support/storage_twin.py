@@ -98,8 +98,8 @@ class Twin:
     start: int = 0
     flushed: int = 0
     machine_crashed: bool = False  # and nobody has looked at the log since
-    # What a truncation was about to drop when the process stopped: it may not be gone from the disk before the next
-    # flush, though the log has been opened without it.
+    # What may not be gone from the disk before the next flush, though the log goes on without it: what a truncation was
+    # about to drop when the process stopped, and the first batches of an append that the disk had no room for.
     ghosts: list[Outcome] = field(default_factory=list)
     # The operation under way, if any.
     appending: bytearray | None = None  # gets its offsets before anything is written
@@ -112,6 +112,11 @@ class Twin:
     @property
     def end(self) -> int:
         return self.batches[-1].next_offset if self.batches else self.origin
+
+    @property
+    def under_way(self) -> bool:
+        operations = (self.appending, self.starting_at, self.truncating_to, self.emptying_at)
+        return self.deleting or bool(self.compacting) or any(operation is not None for operation in operations)
 
     def outcomes(self, *, machine: bool) -> list[Outcome]:
         if machine or self.machine_crashed:
@@ -151,6 +156,13 @@ class Twin:
         assert self.appending is not None
         new = batches_in(self.appending)
         self.batches, self.past = [*self.batches, *new], [*self.past, *new]
+        self.appending = None
+
+    def refused(self) -> None:
+        assert self.appending is not None
+        new = batches_in(self.appending)
+        ghost = Outcome([*self.batches, *new], [*self.past, *new], self.origin, self.start, self.end)
+        self.ghosts = [*self.ghosts, ghost]
         self.appending = None
 
     def started(self) -> None:

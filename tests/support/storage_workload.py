@@ -58,6 +58,7 @@ class Cleaner:
 class Workload:
     def __init__(self, seed: int, before_operation: "Callable[[Workload], None] | None" = None) -> None:
         self.seed = seed
+        self.steps = STEPS
         self.chance = Random(seed)
         self.clock = SettableClock()
         self.before_operation = before_operation
@@ -98,7 +99,7 @@ class Workload:
             self._waiting_for_disk = False
 
     def run(self) -> None:
-        left = STEPS
+        left = self.steps
         running = False
         while left:
             try:
@@ -146,7 +147,7 @@ class Workload:
     # -- steps
 
     def _step(self) -> None:
-        key = self.chance.choice(list(self.twins))
+        key = self._pick()
         steps: dict[Callable[[Key], None], int] = {
             self._append: 50,
             self._append_again: 3,
@@ -165,6 +166,9 @@ class Workload:
         step = self.chance.choices(list(steps), list(steps.values()))[0]
         self.story.append(f"{step.__name__.strip('_')} {key[0]}-{key[1]}")
         step(key)
+
+    def _pick(self) -> Key:
+        return self.chance.choice(list(self.twins))
 
     def _log(self, key: Key) -> PartitionLog:
         log = self.manager.get(*key)
@@ -276,6 +280,8 @@ class Workload:
         """In its steps, with others in between: they run in two threads."""
         self.clock.advance(self.chance.choice((0, 300, 2_000)))
         for key, log in self.manager.items():
+            if log.failure is not None:
+                continue
             start = start_after_retention(log.segments(), log.high_watermark, self.clock.now_ms(), log.config)
             if start is not None and start > log.log_start_offset:
                 self.twins[key].starting_at = start
@@ -330,8 +336,11 @@ class Workload:
         old, new = (outcome.batches for outcome in twin.outcomes(machine=False)[:: len(compacted)])
         assert latest_by_key(new) == latest_by_key(old)
         with self._in_another_thread():
-            job.put_in_place()
-        twin.compacted()
+            in_place = job.put_in_place()
+        if in_place:
+            twin.compacted()
+        else:
+            twin.compacting = []  # no room for it just now
         self._in_between([key])
         job.finish()
         self._note("done")
