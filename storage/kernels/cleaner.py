@@ -54,9 +54,9 @@ _UNBOUNDED = 1 << 62  # leaves room for what is saved
 
 
 def clean(plan: CleaningPlan, files: FileSystem = DISK) -> CleaningResult:
-    """The bytes of all new segments are on the disk when this returns; their names are synced by who puts them in
-    place. Were that done here and failed, names of the log's own would be lost, and the log not know. If this raises,
-    no `.cleaned` file is left behind."""
+    """The bytes of all new segments are on the disk when this returns. Their names are synced by who puts them in place:
+    were that done here and failed, names of the log's own would be lost, and the log not know. If this raises, no
+    `.cleaned` file is left behind."""
     remove_cleaned(plan.directory, files)
     try:
         return _Cleaner(plan, files).run()
