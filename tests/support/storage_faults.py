@@ -62,7 +62,7 @@ class FaultyWorkload(Workload):
                 truncating = twin.truncating_to is not None or twin.emptying_at is not None
                 assert truncating or key == self._doomed, f"{key} is offline without a reason: {log.failure}"
                 self.offline.add(key)
-            elif key not in self.offline:
+            elif key not in self.offline and not twin.under_way:
                 assert log.log_end_offset == twin.end
 
     def _choose_fate(self) -> None:
