@@ -54,7 +54,7 @@ _UNBOUNDED = 1 << 62  # leaves room for what is saved
 
 
 def clean(plan: CleaningPlan, files: FileSystem = DISK) -> CleaningResult:
-    """The bytes of all new segments are on the disk when this returns. Their names are synced by who puts them in place:
+    """The bytes of all new segments are on the disk when this returns; the names are synced by who puts them in place:
     were that done here and failed, names of the log's own would be lost, and the log not know. If this raises, no
     `.cleaned` file is left behind."""
     remove_cleaned(plan.directory, files)
