@@ -6,7 +6,8 @@ from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.config_rows import BROKER_ROWS, ROW, TOPIC_ROWS
 from tests.conftest import RunningBroker
 
-SET_BY_THE_TEST = {"node.id", "log.dirs", "offsets.topic.num.partitions"}  # ApacheKafka's own server.properties
+# ApacheKafka's own server.properties
+SET_BY_THE_TEST = {"node.id", "log.dirs", "offsets.topic.num.partitions", "group.initial.rebalance.delay.ms"}
 NOT_SHOWN = {"log.initial.task.delay.ms"}  # Kafka has it, with this default, and keeps it to itself
 
 

@@ -124,6 +124,11 @@ class FaultyWorkload(Workload):
         self._doomed = None
         super()._reopen(key)
 
+    def _retain(self, key: Key) -> None:
+        """On a full disk it goes by other rules: test_manager_retention.py."""
+        self.files.capacity_bytes = None
+        super()._retain(key)
+
     def _flush(self, key: Key) -> None:
         try:
             super()._flush(key)
