@@ -11,17 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pylog.broker_lite.config_rows import (
-    COMPACT,
-    DELETE,
-    INSTEAD,
-    LOG_APPEND_TIME,
-    ROW,
-    TOPIC_CHECKS,
-    TOPIC_ROWS,
-    Check,
-    Row,
-)
+from pylog.broker_lite.config_rows import ROW
+from pylog.broker_lite.config_types import Row
+from pylog.broker_lite.log_rows import COMPACT, DELETE, GZIP, INSTEAD, LOG_APPEND_TIME, LZ4, ZSTD
+from pylog.broker_lite.topic_rows import BROKER_NAME, TOPIC_ROW
 from pylog.storage.log_config import LogConfig
 
 
@@ -29,14 +22,14 @@ class ConfigError(Exception):
     """A setting that cannot be: it names the option and says what would be right."""
 
 
-def _parse(row: Row, name: str, value: Any, check: Check) -> Any:
+def _parse(row: Row, value: Any) -> Any:
     try:
         parsed = row.parse(value)
     except ValueError as error:
-        raise ConfigError(f"{name}={value}: {error}") from None
-    wrong = check(parsed)
+        raise ConfigError(f"{row.name}={value}: {error}") from None
+    wrong = row.check(parsed)
     if wrong:
-        raise ConfigError(f"{name}={value}: {wrong}")
+        raise ConfigError(f"{row.name}={value}: {wrong}")
     return parsed
 
 
@@ -51,7 +44,15 @@ class TopicConfig:
     """The values in force for one topic: its own overrides over the broker's."""
 
     message_bytes_max: int
+    compression_type: str  # a codec's name, or `producer`: as it comes
+    compression_level: int | None  # of that codec; None: it has none
+    min_insync_replicas: int
+    timestamp_before_ms_max: int
+    timestamp_after_ms_max: int
     log: LogConfig
+
+
+_LEVELS = {codec: f"compression.{codec}.level" for codec in (GZIP, LZ4, ZSTD)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,13 @@ class BrokerConfig:
         for name, value in given.items():
             if name not in ROW:
                 raise _unknown(name, ROW)
-            values[name] = _parse(ROW[name], name, value, ROW[name].check)
+            values[name] = _parse(ROW[name], value)
         config = cls(values)
+        if 0 <= config["queued.max.request.bytes"] < config["socket.request.max.bytes"]:
+            raise ConfigError(
+                f"queued.max.request.bytes={config['queued.max.request.bytes']}: "
+                f"must be -1 or at least socket.request.max.bytes={config['socket.request.max.bytes']}"
+            )
         config.topic({})  # what does not go together is told now, not when a topic is made
         return config
 
@@ -116,16 +122,17 @@ class BrokerConfig:
 
     def topic(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """ConfigError names the override that is wrong."""
-        values = {name: self[row] for name, row in TOPIC_ROWS.items()}
+        values = {
+            name: self[BROKER_NAME[name]] if name in BROKER_NAME else row.default for name, row in TOPIC_ROW.items()
+        }
         for name, value in overrides.items():
-            if name not in TOPIC_ROWS:
-                raise _unknown(name, TOPIC_ROWS)
+            if name not in TOPIC_ROW:
+                raise _unknown(name, TOPIC_ROW)
             if value is not None:
-                row = ROW[TOPIC_ROWS[name]]
-                values[name] = _parse(row, name, value, TOPIC_CHECKS.get(name, row.check))
+                values[name] = _parse(TOPIC_ROW[name], value)
         lag_min, lag_max = "min.compaction.lag.ms", "max.compaction.lag.ms"
         if values[lag_min] > values[lag_max]:
-            least, most = (name if overrides.get(name) else TOPIC_ROWS[name] for name in (lag_min, lag_max))
+            least, most = (name if overrides.get(name) else BROKER_NAME[name] for name in (lag_min, lag_max))
             raise ConfigError(f"{least}={values[lag_min]}: must not be more than {most}={values[lag_max]}")
         try:
             log = LogConfig(
@@ -150,4 +157,13 @@ class BrokerConfig:
             )
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        return TopicConfig(message_bytes_max=values["max.message.bytes"], log=log)
+        codec = values["compression.type"]
+        return TopicConfig(
+            message_bytes_max=values["max.message.bytes"],
+            compression_type=codec,
+            compression_level=values[_LEVELS[codec]] if codec in _LEVELS else None,
+            min_insync_replicas=values["min.insync.replicas"],
+            timestamp_before_ms_max=values["message.timestamp.before.max.ms"],
+            timestamp_after_ms_max=values["message.timestamp.after.max.ms"],
+            log=log,
+        )

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pylog.broker_lite.config import BrokerConfig
-from pylog.broker_lite.config_rows import INT64_MAX
+from pylog.broker_lite.config_types import INT64_MAX
 from pylog.storage.compaction_job import CompactionJob
 from pylog.storage.errors import StorageError
 from pylog.storage.manager import LogManager

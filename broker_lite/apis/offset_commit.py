@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.config_rows import INT64_MAX
+from pylog.broker_lite.config_types import INT64_MAX
 from pylog.broker_lite.errors import EXPECTED, error_of
 from pylog.broker_lite.group_coordinator import check_name, code_of
 from pylog.broker_lite.machines.offsets import CommittedOffset, Place

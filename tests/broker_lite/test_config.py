@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pylog.broker_lite.config import BrokerConfig, ConfigError
-from pylog.broker_lite.config_rows import BROKER_ROWS, ROW, TOPIC_ROWS
+from pylog.broker_lite.config_rows import BROKER_ROWS, ROW
+from pylog.broker_lite.topic_rows import BROKER_NAME
 from pylog.storage.log_config import LogConfig
 
 CONF = Path(__file__).parents[2] / "conf" / "broker.toml"
@@ -149,12 +150,12 @@ def test_a_topic_overrides_what_it_may(name, value, field, kept):
     config = BrokerConfig.parse({})
     assert getattr(config.topic({name: value}).log, field) == kept
     assert getattr(config.topic({name: None}).log, field) == getattr(LogConfig(), field)
-    broker = BrokerConfig.parse({TOPIC_ROWS[name]: 5 if name == "retention.ms" else value})
+    broker = BrokerConfig.parse({BROKER_NAME[name]: 5 if name == "retention.ms" else value})
     assert getattr(broker.topic({}).log, field) == (5 if name == "retention.ms" else kept)
 
 
 def test_every_override_of_a_topic_has_a_row_of_the_broker():
-    assert set(TOPIC_ROWS.values()) <= set(ROW)
+    assert set(BROKER_NAME.values()) <= set(ROW)
 
 
 def test_the_largest_batch_of_a_topic():
@@ -167,7 +168,7 @@ def test_the_largest_batch_of_a_topic():
     ("broker", "topic", "words"),
     [
         pytest.param({}, {"retention": "1"}, r"did you mean retention\.ms", id="near miss"),
-        pytest.param({}, {"preallocate": "true"}, "preallocate is not an option", id="not here"),
+        pytest.param({}, {"preallocate": "true"}, "preallocate=true: must be false", id="not here"),
         pytest.param({}, {"segment.bytes": "9"}, r"segment\.bytes=9: must be between 61 and", id="out of range"),
         pytest.param({}, {"retention.ms": "-2"}, r"retention\.ms=-2: must be between -1 and", id="below for ever"),
         pytest.param(

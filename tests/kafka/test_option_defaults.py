@@ -3,7 +3,8 @@
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from pylog.broker_lite.config import BrokerConfig
-from pylog.broker_lite.config_rows import BROKER_ROWS, ROW, TOPIC_ROWS
+from pylog.broker_lite.config_rows import BROKER_ROWS, ROW
+from pylog.broker_lite.topic_rows import BROKER_NAME
 from tests.conftest import RunningBroker
 
 # ApacheKafka's own server.properties
@@ -35,7 +36,7 @@ def test_every_override_of_a_topic_is_one_of_kafkas_with_its_default(broker: Run
     ours = BrokerConfig.parse({})
     wrong = {
         name: (ours[row], kafkas.get(name, "not there"))
-        for name, row in TOPIC_ROWS.items()
+        for name, row in BROKER_NAME.items()
         if name not in kafkas or _parsed(row, kafkas[name]) != ours[row]
     }
     assert not wrong
