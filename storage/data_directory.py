@@ -88,6 +88,13 @@ class DataDirectory:
     def note_cleaned(self, key: Key, offset: int) -> None:
         self._store(CLEANER_OFFSETS, {key: offset})
 
+    def bound(self, key: Key, *, recovery_point: int, end_offset: int) -> None:
+        """What is appended behind these is not on the disk, and not compacted, whatever was there."""
+        if recovery_point < self._known[RECOVERY_POINTS].get(key, 0):
+            self.store_recovery_points({key: recovery_point})
+        if end_offset < self.cleaned_until(key):
+            self.note_cleaned(key, end_offset)
+
     def store_recovery_points(self, offsets: Mapping[Key, int]) -> None:
         self._store(RECOVERY_POINTS, offsets)
 

@@ -136,7 +136,7 @@ def _we_go_on_and_are_killed(data: Path, story: Story) -> None:
     }
     for log in logs.values():  # as kill -9 does it: what waits in memory is lost, and so are the locks
         log.abandon()
-    for directory in manager._directories:
+    for directory in manager._homes.directories:
         directory.release()
     for topic in TORN_TOPICS:
         with max((data / f"{topic}-0").glob("*.log")).open("ab") as file:

@@ -62,5 +62,5 @@ def abandon(broker: Broker) -> None:
     """The process is gone: its descriptors and its locks go with it, nothing is written any more."""
     for log in broker._logs._logs.values():
         log.abandon()
-    for directory in broker._logs._directories:
+    for directory in broker._logs._homes.directories:
         directory.release()
