@@ -307,18 +307,20 @@ class LogManager:
     def truncate_to(self, topic: str, partition: int, offset: int) -> None:
         key = (topic, partition)
         log, home = self._logs[key], self._homes[key]
-        self._lower_checkpoints(key, log, offset)
-        log.truncate_to(offset)
-        # the end is before the offset if a batch held it
-        home.bound(key, recovery_point=log.recovery_point, end_offset=log.log_end_offset)
-        home.store_log_starts({key: log.log_start_offset})
+        with home.storing:  # until the log knows, a checkpoint would bring back what was lowered
+            self._lower_checkpoints(key, log, offset)
+            log.truncate_to(offset)
+            # the end is before the offset if a batch held it
+            home.bound(key, recovery_point=log.recovery_point, end_offset=log.log_end_offset)
+            home.store_log_starts({key: log.log_start_offset})
 
     def truncate_fully_and_start_at(self, topic: str, partition: int, offset: int) -> None:
         key = (topic, partition)
         log, home = self._logs[key], self._homes[key]
-        self._lower_checkpoints(key, log, offset)
-        log.truncate_fully_and_start_at(offset)
-        home.store_log_starts({key: offset})
+        with home.storing:
+            self._lower_checkpoints(key, log, offset)
+            log.truncate_fully_and_start_at(offset)
+            home.store_log_starts({key: offset})
 
     def _lower_checkpoints(self, key: Key, log: PartitionLog, offset: int) -> None:
         """Before the truncation: what is appended after it is not what the checkpoints speak of. A start that is lower

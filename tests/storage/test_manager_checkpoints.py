@@ -312,6 +312,29 @@ def test_two_threads_never_write_the_same_checkpoint(work: Callable[[LogManager]
 # -- truncation
 
 
+@pytest.mark.parametrize(
+    "truncate",
+    [
+        pytest.param(lambda manager: manager.truncate_to("orders", 0, 5), id="to an offset"),
+        pytest.param(lambda manager: manager.truncate_fully_and_start_at("orders", 0, 5), id="fully"),
+    ],
+)
+def test_no_checkpoint_is_taken_of_a_log_that_is_being_truncated(truncate: Callable[[LogManager], None]) -> None:
+    """It would say again what was lowered for the truncation, and a crash leave a log that ends below that."""
+    files = SimulatedFiles()
+    manager = _managed(files)
+    log = _fill(manager.open("orders", 0, ID))
+    log.flush()
+    manager.checkpoint()
+    home = manager._homes["orders", 0]
+    looks: list[bool] = []
+    files.before_operation = lambda: looks.append(_is_free(home.storing))
+    truncate(manager)
+    # Its first operation lowers the checkpoints; from there on none is taken until the log knows its end.
+    assert looks
+    assert not any(looks)
+
+
 @pytest.mark.parametrize("to", [0, 1, 3, 4, 5, 9])
 def test_a_truncation_is_known_to_the_checkpoints(to: int) -> None:
     """What is appended behind it is not on the disk, whatever was there before; not even if the next flush is far."""
