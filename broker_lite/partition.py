@@ -41,12 +41,18 @@ class Partition:
         self.waiters: set[Waiter] = set()
         self._flushes = log.config.flush_messages < INT64_MAX
         self._has_aborted: bool | None = None  # None: nobody has asked
+        # For the metrics, since the start of the process.
+        self.bytes_in = self.batches_in = self.bytes_out = 0
 
     def append(self, batches: bytearray | memoryview) -> Appended:
         """If `flush_is_due` after this, the records are committed by `flushed`, and answered after it."""
         log = self.log
         appended = log.append(batches, LEADER_EPOCH)
-        if not appended.duplicate and not (self._flushes and log.flush_is_due):
+        if appended.duplicate:
+            return appended
+        self.bytes_in += len(batches)
+        self.batches_in += 1
+        if not (self._flushes and log.flush_is_due):
             log.advance_high_watermark(appended.last_offset + 1)
             for waiter in self.waiters:
                 waiter.grew(len(batches))

@@ -37,7 +37,7 @@ def answer(broker: "Broker", request: Request) -> Answer:
     message = message._replace(max_bytes=bytes_max, min_bytes=min(message.min_bytes, bytes_max))
     found = _find(broker, message)
     if _enough(found, message) or message.max_wait_ms <= 0:
-        return _parts(found, request.version)
+        return _parts(broker, found, request.version)
     return _wait(broker, message, found, request.version)
 
 
@@ -66,7 +66,7 @@ async def _wait(broker: "Broker", message: FetchRequest, found: _Found, version:
             for partition in waited:
                 partition.waiters.discard(waiter)
         found = _find(broker, message)
-    return _parts(found, version)
+    return _parts(broker, found, version)
 
 
 def _find(broker: "Broker", message: FetchRequest) -> _Found:
@@ -133,12 +133,13 @@ def _aborted(partition: Partition, offset: int, found: FileSlice, end_offset: in
     return [(one.producer_id, one.first_offset) for one in partition.log.aborted_transactions(offset, end_offset)]
 
 
-def _parts(found: _Found, version: int) -> Parts:
+def _parts(broker: "Broker", found: _Found, version: int) -> Parts:
     pieces = fetch.encode_response_pieces(found.heads, version)
     parts: Parts = [pieces[0]]
-    for piece, records in zip(pieces[1:], found.slices, strict=True):
+    for piece, records, head in zip(pieces[1:], found.slices, found.heads, strict=True):
         if records is not None:
             parts.append(records)
+            broker.partitions[head.topic, head.partition].bytes_out += records.length
         parts.append(piece)
     return parts
 
