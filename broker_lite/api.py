@@ -36,10 +36,15 @@ def declared(spec: ApiSpec[Req, Resp], handle: Callable[["Broker", Req, Request]
         message = spec.decode_request(request.body, request.version)
         response = handle(broker, message, request)
         if inspect.isawaitable(response):
-            return _later(response, request.version)
-        return [spec.encode_response(response, request.version)]
+            return _later(broker, response, request.version)
+        return _encoded(broker, response, request.version)
 
-    async def _later(response: Awaitable[Resp], version: int) -> Parts:
-        return [spec.encode_response(await response, version)]
+    async def _later(broker: "Broker", response: Awaitable[Resp], version: int) -> Parts:
+        return _encoded(broker, await response, version)
+
+    def _encoded(broker: "Broker", response: Resp, version: int) -> Parts:
+        if broker.requests is not None:
+            broker.requests.note_errors(spec.key, response)
+        return [spec.encode_response(response, version)]
 
     return Api(spec, answer)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 
 from pylog.broker_lite import event_log, identity
@@ -34,6 +34,9 @@ from pylog.storage.log import PartitionLog
 from pylog.storage.log_config import LogConfig
 from pylog.storage.manager import LogManager
 from pylog.storage.ports import Clock, FileSystem, SystemClock
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.metrics.requests import RequestStats
 
 T = TypeVar("T")
 
@@ -57,7 +60,9 @@ class Broker:
         self.node_id: int = config["node.id"]
         self.host, self.port = "", 0  # the server says where it listens
         clock = clock or SystemClock()
+        self.files = files
         self.now_ms = clock.now_ms
+        self.requests: RequestStats | None = None  # where metrics are wanted
         self.topics = Topics(self.node_id)
         self.offsets = Offsets(config["offset.metadata.max.bytes"])
         self.coordinator = GroupCoordinator(
@@ -170,6 +175,28 @@ class Broker:
     def is_online(self, topic: str, index: int) -> bool:
         found = self.partitions.get((topic, index))
         return found is not None and found.log.failure is None
+
+    def offline(self) -> dict[tuple[str, int], str]:
+        """The partitions that cannot be used, and why."""
+        reasons = {place: str(error) for place, error in self._offline.items()}
+        for place, partition in self.partitions.items():
+            if partition.log.failure is not None:
+                reasons[place] = str(partition.log.failure)
+        for name in self._unmade & self.topics.by_name.keys():
+            for index in range(self._partition_count(name)):
+                if (name, index) not in self.partitions:
+                    reasons.setdefault((name, index), "its log could not be made; that is tried again when it is used")
+        return reasons
+
+    @property
+    def metadata_failure(self) -> Exception | None:
+        """Where there is one, no topic can be made or deleted until the next start."""
+        return self._metadata_log.failure
+
+    @property
+    def logs(self) -> LogManager:
+        """To be looked at only."""
+        return self._logs
 
     def _partition_count(self, topic: str) -> int:
         return self.topics.by_name[topic].partition_count if topic in self.topics.by_name else 0

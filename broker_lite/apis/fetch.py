@@ -109,6 +109,8 @@ def _read(
         code = ErrorCode.NONE
     except EXPECTED as error:
         code, found = error_of(error)[0], None
+        if broker.requests is not None:
+            broker.requests.note_error(fetch.SPEC.key, code)
     records_bytes = 0 if found is None else found.length
     head = PartitionHead(
         asked.topic,
