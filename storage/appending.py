@@ -26,6 +26,7 @@ from pylog.storage.errors import InvalidBatch, InvalidTimestamp
 from pylog.storage.segment import Placed
 from pylog.storage.transactions import Marker, read_marker
 
+_put_in_place = PLACE.pack_into
 # Of a header: length, magic, CRC, attributes, last offset delta, both timestamps, producer id, record count.
 _CLAIMS = struct.Struct(">8xi4xbIhiqqq6xi").unpack_from
 # Of the attributes: a codec that is known is the largest number that may be left of them. Set, the one bit is for
@@ -51,27 +52,24 @@ def place(
     placed: list[Placed] = []
     sequenced: list[Sequenced] = []
     position, end = 0, len(batches)
-    view = memoryview(batches)
+    view = batches if type(batches) is memoryview else memoryview(batches)
     latest_ms = NO_TIMESTAMP
     while position < end:
         # What is said here in one breath is said in words, with its errors, by `check` and `_check_claims`.
+        sound = False
         if end - position >= HEADER_BYTES:
             length, magic, crc, attributes, delta, first_ms, max_ms, producer_id, count = _CLAIMS(batches, position)
             size_bytes = length + PREFIX_BYTES
-            sound = (
+            if (
                 magic == MAGIC
                 and HEADER_BYTES <= size_bytes <= end - position
-                and (
-                    attributes & _OF_ANYBODY <= CODEC_MAX
-                    or (producer_id != NO_PRODUCER_ID and attributes & _OF_A_PRODUCER <= CODEC_MAX)
-                )
+                and (0 <= attributes <= CODEC_MAX or _may_say(attributes, producer_id))
                 and count == delta + 1 > 0
                 and (attributes & CODEC_MASK or count * _RECORD_BYTES_MIN <= size_bytes - HEADER_BYTES)
                 and max_ms >= first_ms >= NO_TIMESTAMP
-                and crc32c(view[position + CRC_START : position + size_bytes]) == crc
-            )
-        else:
-            sound = False
+            ):
+                behind = position + size_bytes
+                sound = crc32c(view[position + CRC_START : behind]) == crc
         if not sound:
             _check_claims(batch.check(batches, position))
             raise AssertionError("both checks are the same")
@@ -80,19 +78,24 @@ def place(
             max_ms = append_time_ms
         elif attributes & LOG_APPEND_TIME:
             raise InvalidTimestamp("a batch for a topic with message.timestamp.type=CreateTime says LogAppendTime")
-        PLACE.pack_into(batches, position, next_offset, length, leader_epoch)
+        _put_in_place(batches, position, next_offset, length, leader_epoch)
         if producer_id != NO_PRODUCER_ID:
             marker = read_marker(batches, position) if attributes & CONTROL else None
             sequenced.append(Sequenced(batch.read_header(batches, position), marker))
-        last_offset = next_offset + delta
-        placed.append((position, last_offset, max_ms))
+        next_offset += count
+        placed.append((position, next_offset - 1, max_ms))
         if max_ms > latest_ms:
             latest_ms = max_ms
-        next_offset = last_offset + 1
-        position += size_bytes
+        position = behind
     if not placed:
         raise InvalidBatch("there is no batch to append")
     return placed, sequenced, latest_ms
+
+
+def _may_say(attributes: int, producer_id: int) -> bool:
+    if producer_id == NO_PRODUCER_ID:
+        return attributes & _OF_ANYBODY <= CODEC_MAX
+    return attributes & _OF_A_PRODUCER <= CODEC_MAX
 
 
 def _check_claims(header: BatchHeader) -> None:

@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
+OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES = OFFSET_ENTRY.size, TIME_ENTRY.size
 INT32_MAX = 0x7FFFFFFF
 
 _WAITING_BYTES_MAX = 2048
@@ -70,10 +71,11 @@ class Index:
         return self._last
 
     def append(self, first: int, second: int) -> None:
-        self._waiting += self._entry.pack(first, second)
+        waiting = self._waiting
+        waiting += self._entry.pack(first, second)
         self.count += 1
         self._last = (first, second)
-        if len(self._waiting) >= _WAITING_BYTES_MAX:
+        if len(waiting) >= _WAITING_BYTES_MAX:
             try:
                 self.store()
             except OSError as error:  # they wait on: an append must not fail for its index

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pylog.storage.batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader, read_header
 from pylog.storage.errors import CorruptBatch, DamagedFile, StorageError
-from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, TIME_ENTRY, Index
+from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, OFFSET_ENTRY_BYTES, TIME_ENTRY, TIME_ENTRY_BYTES, Index
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Buffer, FileSystem, LogAppender, LogFile
 from pylog.storage.records import Record, decode_batch
@@ -43,7 +43,6 @@ class Segment:
         "_appender",
         "_file",
         "_files",
-        "_index_interval_bytes",
         "_indexed_position",
         "_max_timestamp_known",
         "_max_timestamp_offset",
@@ -54,6 +53,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "first_timestamp_ms",
+        "index_interval_bytes",
         "max_timestamp_ms",
         "next_offset",
         "offsets",
@@ -86,7 +86,7 @@ class Segment:
         self.max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._max_timestamp_known = not self.size_bytes  # or what the time index says is still to be looked at
-        self._index_interval_bytes = index_interval_bytes
+        self.index_interval_bytes = index_interval_bytes
         self._indexed_position = 0
         self.first_timestamp_ms: int | None = None  # of the first batch; None: not looked at yet
         self.created_ms = 0  # in this process; what `segment.ms` counts from where batches have no timestamps
@@ -167,21 +167,22 @@ class Segment:
 
     def _note(self, position: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Bring indexes and end up to date with the batch at `position`."""
-        if position == 0:
-            self.first_timestamp_ms = max_timestamp_ms
+        self.next_offset = last_offset + 1
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self._max_timestamp_offset = last_offset
-        if position - self._indexed_position > self._index_interval_bytes:
+        if not position:
+            self.first_timestamp_ms = max_timestamp_ms
+        elif position - self._indexed_position > self.index_interval_bytes:
+            self._indexed_position = position
             self.offsets.append(last_offset - self.base_offset, position)
             self._note_max_timestamp()
-            self._indexed_position = position
-        self.next_offset = last_offset + 1
+        recent = self._recent_positions
+        recent.append(position)
         self._recent_last_offsets.append(last_offset)
-        self._recent_positions.append(position)
-        if len(self._recent_positions) > _RECENT_MAX:
+        if len(recent) > _RECENT_MAX:
             del self._recent_last_offsets[: _RECENT_MAX // 2]
-            del self._recent_positions[: _RECENT_MAX // 2]
+            del recent[: _RECENT_MAX // 2]
 
     def _note_max_timestamp(self) -> None:
         last = self.times.last
@@ -189,13 +190,11 @@ class Segment:
             self.times.append(self.max_timestamp_ms, self._max_timestamp_offset - self.base_offset)
 
     def has_room(self, size_bytes: int, last_offset: int, segment_bytes: int, index_bytes_max: int) -> bool:
-        if self.size_bytes == 0:
-            return True  # an empty segment never rolls: that would reuse its base offset
-        return (
+        return not self.size_bytes or (  # an empty segment never rolls: that would reuse its base offset
             self.size_bytes + size_bytes <= segment_bytes
             and last_offset - self.base_offset <= INT32_MAX
-            and self.offsets.count < index_bytes_max // OFFSET_ENTRY.size
-            and self.times.count < index_bytes_max // TIME_ENTRY.size - 1  # one is kept for the closing entry
+            and (self.offsets.count + 1) * OFFSET_ENTRY_BYTES <= index_bytes_max
+            and (self.times.count + 2) * TIME_ENTRY_BYTES <= index_bytes_max  # one is kept for the closing entry
         )
 
     def store_indexes(self) -> None:

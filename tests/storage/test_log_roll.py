@@ -242,3 +242,21 @@ def test_a_log_goes_on_where_it_was_closed(tmp_path: Path) -> None:
             assert log.log_end_offset == number + 1
     log.close()
     assert _entries(log, f"{0:020d}.index") == [(n, n * BATCH_BYTES) for n in (3, 6)]
+
+
+# -- a configuration that changes while the log is open
+
+
+def test_a_new_configuration_holds_from_the_next_append_on(tmp_path: Path) -> None:
+    log = log_in(tmp_path, LogConfig(segment_ms=1000, index_interval_bytes=1 << 20))
+    for later_ms in (0, 500):
+        log.append(batch_of(1, timestamp_ms=START_MS + later_ms), 0)
+    log.reconfigure(LogConfig(segment_ms=100, index_interval_bytes=0))
+    log.append(batch_of(1, timestamp_ms=START_MS + 99), 0)
+    assert base_offsets(log) == [0]
+    log.append(batch_of(1, timestamp_ms=START_MS + 101), 0)
+    assert base_offsets(log) == [0, 3]
+    assert len(_entries(log, "00000000000000000000.index")) == 1
+    log.reconfigure(LogConfig(segment_ms=100, segment_bytes=BATCH_BYTES))
+    log.append(batch_of(1, timestamp_ms=START_MS + 101), 0)
+    assert base_offsets(log) == [0, 3, 4]
