@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pylog.broker_lite.connection import Answer, Parts
+from pylog.broker_lite.listeners import Endpoint
 from pylog.broker_lite.protocol import spec as protocol
 from pylog.broker_lite.protocol.spec import ApiSpec
 
@@ -21,6 +22,7 @@ class Request(NamedTuple):
     client_id: str | None
     client_host: str
     body: memoryview
+    endpoint: Endpoint = Endpoint("", 0)  # where this client finds the broker
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,6 @@ class Broker:
     ) -> None:
         self.config = config
         self.node_id: int = config["node.id"]
-        self.host, self.port = "", 0  # the server says where it listens
         clock = clock or SystemClock()
         self.files = files
         self.now_ms = clock.now_ms

@@ -7,6 +7,7 @@ from pylog.broker_lite.api import Request
 from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.broker_lite.apis import api_versions
 from pylog.broker_lite.connection import Answer, Parts
+from pylog.broker_lite.listeners import Endpoint
 from pylog.broker_lite.protocol.framing import API_VERSIONS_KEY, read_request_header, write_response_header
 from pylog.broker_lite.protocol.wire import I32, MalformedFrame, skip_tags
 from pylog.storage.log import FileSlice
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 
-def answer(broker: "Broker", frame: memoryview, client_host: str) -> Answer:
+def answer(broker: "Broker", endpoint: Endpoint, frame: memoryview, client_host: str) -> Answer:
+    """`endpoint` is what a client that came in here is told to connect to."""
     header = read_request_header(frame)
     key, version, correlation_id = header.api_key, header.api_version, header.correlation_id
     api = API_BY_KEY.get(key)
@@ -28,7 +30,7 @@ def answer(broker: "Broker", frame: memoryview, client_host: str) -> Answer:
         raise MalformedFrame(f"{spec.name} v{version}; supported are {spec.version_min} to {spec.version_max}")
     flexible = spec.is_flexible(version)
     start = skip_tags(frame, header.body_start) if flexible else header.body_start
-    body = api.answer(broker, Request(version, header.client_id, client_host, frame[start:]))
+    body = api.answer(broker, Request(version, header.client_id, client_host, frame[start:], endpoint))
     if body is None:
         return None
     if isinstance(body, list):

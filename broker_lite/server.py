@@ -14,6 +14,7 @@ from pylog.broker_lite.broker import Broker
 from pylog.broker_lite.config import BrokerConfig, ConfigError
 from pylog.broker_lite.connection import Connection
 from pylog.broker_lite.dispatch import answer
+from pylog.broker_lite.listeners import Endpoint, listeners_of, open_sockets
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +54,11 @@ async def serve(
     broker.upkeep.start()
     connections: set[Connection] = set()
     try:
-        make = partial(Connection, partial(answer, broker), config["socket.request.max.bytes"], connections)
-        server = await loop.create_server(make, *listen, backlog=1024)
-        broker.host, broker.port = listen[0], server.sockets[0].getsockname()[1]
-        shown = f"[{broker.host}]" if ":" in broker.host else broker.host
-        ready(f"{shown}:{broker.port}")
+        (listener,) = listeners_of(BrokerConfig.parse({"listeners": f"PLAINTEXT://{Endpoint(*listen)}"}))
+        sockets, endpoint = open_sockets(listener)
+        make = partial(Connection, partial(answer, broker, endpoint), config["socket.request.max.bytes"], connections)
+        server = await loop.create_server(make, sock=sockets[0])
+        ready(str(endpoint))
         await stop.wait()
         server.close()
         for connection in tuple(connections):

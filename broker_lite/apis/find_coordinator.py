@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
+from pylog.broker_lite.listeners import Endpoint
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.find_coordinator import (
     GROUP,
@@ -25,7 +26,7 @@ async def handle(broker: "Broker", message: FindCoordinatorRequest, request: Req
                 ErrorCode.INVALID_REQUEST, "This broker coordinates groups; transactions are not supported yet."
             )
         await broker.coordinator_ready()
-        found = [_coordinator(broker, key) for key in keys]
+        found = [_coordinator(broker, key, request.endpoint) for key in keys]
     except EXPECTED as error:
         code, text = error_of(error)
         found = [_none(key, code, text) for key in keys]
@@ -40,12 +41,12 @@ async def handle(broker: "Broker", message: FindCoordinatorRequest, request: Req
     )
 
 
-def _coordinator(broker: "Broker", key: str) -> Coordinator:
+def _coordinator(broker: "Broker", key: str, endpoint: Endpoint) -> Coordinator:
     try:
         broker.coordinator_of(key)
     except RequestError as error:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
-    return Coordinator(key, broker.node_id, broker.host, broker.port)
+    return Coordinator(key, broker.node_id, *endpoint)
 
 
 def _none(key: str, code: ErrorCode, text: str) -> Coordinator:

@@ -35,7 +35,7 @@ async def handle(broker: "Broker", message: MetadataRequest, request: Request) -
     topics = [await _topic(broker, topic, message) for topic in asked]
     everything = message.include_cluster_authorized_operations
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(broker.node_id, broker.host, broker.port)],
+        brokers=[MetadataResponseBroker(broker.node_id, *request.endpoint)],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
