@@ -9,6 +9,7 @@ minutes, is stopped. An error is logged, and the round is run again when it is n
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -46,6 +47,9 @@ class Upkeep:
         self._tasks: list[asyncio.Task[None]] = []
         self._cleaner: ThreadPoolExecutor | None = None
         self._job: CompactionJob | None = None
+        # For the metrics, since the start.
+        self.failures: Counter[str] = Counter()  # by round
+        self.compactions = 0
 
     def start(self) -> None:
         config = self._config
@@ -75,10 +79,12 @@ class Upkeep:
                 await work()
                 told = ""
             except (StorageError, OSError) as error:
+                self.failures[work.__name__] += 1
                 if str(error) != told:  # a disk that is gone says so every time
                     logger.error("%s failed: %s", work.__name__, error)
                     told = str(error)
             except Exception:
+                self.failures[work.__name__] += 1
                 logger.exception("%s failed", work.__name__)
 
     async def _stopped_within(self, wait_ms: int) -> bool:
@@ -153,6 +159,7 @@ class Upkeep:
             else:
                 await self._on_disk(job.put_in_place)
                 job.finish()
+                self.compactions += 1
         except (StorageError, OSError):
             if any(log is job.log for _, log in self._logs.items()):
                 raise  # it was not just deleted
