@@ -2,6 +2,8 @@
 
 Descriptors close when the last reference to their object goes, so a read, an fsync or a sendfile that
 is under way outlives the roll, the close or the deletion of its segment.
+
+What is in memory is asked of the kernel, by reads that may not wait (Linux has them, for most file systems).
 """
 
 import contextlib
@@ -9,10 +11,17 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from pylog.storage.ports import Buffer, FileSystem, Lock, LogAppender, LogFile
+from pylog.storage.ports import NOT_WAITING, Buffer, FileSystem, Lock, LogAppender, LogFile, WouldWait
+
+_NO_WAIT = getattr(os, "RWF_NOWAIT", 0)  # 0: this system has no such reads
+_LOOK_BYTES = 256 * 1024  # between two looks at what is in memory: neighbours come, and go, together
+_AHEAD_BYTES = 256 * 1024
+_looked_at = bytearray(1)
 
 
 class DiskFile(LogFile):
@@ -29,7 +38,28 @@ class DiskFile(LogFile):
         return self._descriptor
 
     def read_at(self, position: int, length: int) -> bytes:
-        return os.pread(self._descriptor, length, position)
+        if NOT_WAITING.waits:
+            return os.pread(self._descriptor, length, position)
+        return _read_at_once(self._descriptor, position, length, partial(self.read_ahead, position, length))
+
+    def is_in_memory(self, position: int, length: int) -> bool:
+        try:
+            for place in (*range(position, position + length, _LOOK_BYTES), position + length - 1):
+                os.preadv(self._descriptor, [_looked_at], place, _NO_WAIT)
+        except OSError:  # it is not, or this file system cannot tell
+            return False
+        return bool(_NO_WAIT)
+
+    def read_ahead(self, position: int, length: int) -> None:
+        scratch = bytearray(min(length, _AHEAD_BYTES))
+        end = position + length
+        while position < end:
+            count = os.preadv(self._descriptor, [scratch], position)
+            if count == 0:
+                break
+            position += count
+        if hasattr(os, "posix_fadvise"):  # who reads on finds that the disk has begun
+            os.posix_fadvise(self._descriptor, end, length, os.POSIX_FADV_WILLNEED)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         filled = 0
@@ -132,7 +162,9 @@ class Disk(FileSystem):
     def read_at(self, path: Path, position: int, length: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.pread(descriptor, length, position)
+            if NOT_WAITING.waits:
+                return os.pread(descriptor, length, position)
+            return _read_at_once(descriptor, position, length, partial(self.read_at, path, position, length))
         finally:
             os.close(descriptor)
 
@@ -187,6 +219,24 @@ class Disk(FileSystem):
             if error.errno in (errno.EAGAIN, errno.EACCES):  # POSIX leaves the choice
                 return None
             raise
+
+
+def _read_at_once(descriptor: int, position: int, length: int, wait: Callable[[], object]) -> bytes:
+    """WouldWait if it is not in memory. A part of it is none: fewer bytes mean the end of the file."""
+    buffer = bytearray(length)
+    try:
+        count = os.preadv(descriptor, [buffer], position, _NO_WAIT)
+    except BlockingIOError:
+        raise WouldWait(wait) from None
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        return os.pread(descriptor, length, position)
+    if count == length:
+        return bytes(buffer)
+    if _NO_WAIT and position + count < os.fstat(descriptor).st_size:
+        raise WouldWait(wait)
+    return bytes(memoryview(buffer)[:count])
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:

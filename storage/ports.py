@@ -5,10 +5,15 @@ The rules of the file system, which decide what a crash can take:
 - A name (created, renamed, removed) is on the disk once `sync(its directory)` has returned, and not before.
 - `rename` is atomic: after a crash the name stands for the old file or for the new one, both of them whole.
 - A sync that failed has lost what it was to keep. Calling it again and seeing no error proves nothing.
+
+Reads may wait for a disk. Who must not wait reads within `NOT_WAITING`: what is not in memory then raises WouldWait,
+which knows how to wait for it in another thread. Where the system cannot tell, such a read may wait all the same.
 """
 
+import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +27,29 @@ class Clock(Protocol):
 class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+class WouldWait(Exception):
+    """A read would have to wait for the disk. After `wait`, which any thread may call, it need not, for a while."""
+
+    def __init__(self, wait: Callable[[], object]) -> None:
+        super().__init__("what is to be read is not in memory")
+        self.wait = wait
+
+
+class _Patience(threading.local):
+    """Of a thread: whether its reads may wait."""
+
+    waits = True
+
+    def __enter__(self) -> None:
+        self.waits = False
+
+    def __exit__(self, *error: object) -> None:
+        self.waits = True
+
+
+NOT_WAITING = _Patience()
 
 
 class LogFile(ABC):
@@ -40,6 +68,14 @@ class LogFile(ABC):
     @abstractmethod
     def read_at(self, position: int, length: int) -> bytes:
         """Up to `length` bytes; fewer at the end of the file."""
+
+    def is_in_memory(self, position: int, length: int) -> bool:
+        """Whether these bytes can be sent without waiting for the disk; False where that is not known. It looks here
+        and there, not at every byte."""
+        return True
+
+    def read_ahead(self, position: int, length: int) -> None:  # noqa: B027 (a file in memory has nothing to do)
+        """Wait until these bytes are in memory, in any thread."""
 
 
 class LogAppender(ABC):
