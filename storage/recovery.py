@@ -11,23 +11,28 @@ is replayed.
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from pylog.storage import swap
-from pylog.storage.batch import NO_PRODUCER_ID, BatchHeader
+from pylog.storage.batch import BatchHeader
 from pylog.storage.checkpoints import RECOVERY_POINTS
-from pylog.storage.epochs import FILE_NAME, UNDEFINED_EPOCH, LeaderEpochs
+from pylog.storage.cuts import Cut, Cuts
+from pylog.storage.epochs import LeaderEpochs
 from pylog.storage.errors import CorruptBatch, DamagedSegment, StorageError
 from pylog.storage.index import INT32_MAX
-from pylog.storage.log_config import INT64_MAX, LogConfig
+from pylog.storage.log_config import LogConfig
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import FileSystem
-from pylog.storage.producers import CompletedTransaction, Producers, snapshot_name, snapshot_offsets
-from pylog.storage.scan import CHUNK_BYTES, checked_batches, ends_are_sound, in_order, sizes_are_sound
-from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
-from pylog.storage.transactions import TransactionIndex, read_marker
+from pylog.storage.producers import Producers, snapshot_offsets
+from pylog.storage.recovered_epochs import RecoveredEpochs
+from pylog.storage.recovered_producers import RecoveredProducers, producers_at_end
+from pylog.storage.scan import checked_batches, ends_are_sound, in_order, sizes_are_sound
+from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, Segment
+from pylog.storage.transactions import TransactionIndex
+
+__all__ = ["CLEAN", "UNCLEAN", "Cut", "Loaded", "Loader", "Trust"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,25 +52,13 @@ UNCLEAN = Trust(clean=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Bytes that were no longer part of the log when it was opened."""
-
-    path: Path
-    position: int
-    size_bytes: int
-    next_offset: int  # where the log goes on
-    kept_as: Path
-    reason: str
-
-
-@dataclass(slots=True)
 class Loaded:
     segments: list[Segment]
     producers: Producers
     epochs: LeaderEpochs
-    epochs_stored: bool = True
-    cuts: list[Cut] = field(default_factory=list)
-    trusted: bool = True  # nothing had to be repaired: all of it is known to be on the disk
+    epochs_stored: bool
+    cuts: list[Cut]
+    trusted: bool  # nothing had to be repaired: all of it is known to be on the disk
 
 
 class Loader:
@@ -79,75 +72,75 @@ class Loader:
         self._trust = trust
         self._files = files
         self._open_files = open_files
-        self._loaded = Loaded([], Producers(), LeaderEpochs(), trusted=trust.clean)
-        self._snapshots: list[int] = []
-        self._first_offset = 0  # that the log may still have
-        self._replayed_until: int | None = None  # where the producers' state stands; None: not loaded yet
+        self._segments: list[Segment] = []
+        self._cuts = Cuts(directory, files)
+        self._repaired = False
 
     def load(self) -> Loaded:
         sizes = swap.tidy(self._directory, self._files)
-        self._snapshots = snapshot_offsets(sizes)
         base_offsets = self._base_offsets(sizes)
-        self._first_offset = base_offsets[0] if base_offsets else 0
-        loaded_epochs = self._load_epochs(sizes)
-        stored_epochs = self._loaded.epochs.entries
+        first_offset = base_offsets[0] if base_offsets else 0
+        producers = RecoveredProducers(self._directory, snapshot_offsets(sizes), first_offset, self._files)
+        epochs = RecoveredEpochs(self._directory, sizes, self._files)
+        self._open_segments(base_offsets, sizes, producers, epochs)
+        segments = self._segments
+        if self._trust.clean and segments:
+            self._check_end(segments[-1])
+        self._check_reaches_recovery_point()
+        self._start_where_records_were_deleted(producers)
+        for segment in segments[:-1]:
+            if not self._trust.clean:
+                segment.store_indexes()
+            segment.seal()
+        if not producers.are_loaded and not producers.load(segments, segments[-1].next_offset, clean=self._trust.clean):
+            self._repaired = True  # so that the next close leaves a snapshot
+        epochs.bound(segments, self._trust.log_start_offset)
+        self._make_first_name_durable()
+        producers.remove_strange_snapshots(segments)
+        for segment in segments:
+            segment.release()
+        return Loaded(
+            segments, producers.producers, epochs.epochs, epochs.are_stored, self._cuts.made, self._all_is_trusted
+        )
+
+    def producers_of(self, segments: list[Segment]) -> Producers:
+        return producers_at_end(self._directory, segments, self._files)
+
+    @property
+    def _all_is_trusted(self) -> bool:
+        return self._trust.clean and not self._repaired and not self._cuts.made
+
+    def _open_segments(
+        self, base_offsets: list[int], sizes: dict[str, int], producers: RecoveredProducers, epochs: RecoveredEpochs
+    ) -> None:
         next_offset = 0
-        loaded = self._loaded
         for number, base_offset in enumerate(base_offsets):
             segment = Segment(
                 self._directory, base_offset, sizes, self._config.index_interval_bytes, self._files, self._open_files
             )
-            if loaded.segments and base_offset < next_offset:
-                self._set_aside([base_offset], sizes, next_offset, "repeats offsets of the segment before it")
+            if self._segments and base_offset < next_offset:
+                self._cuts.set_aside([base_offset], sizes, next_offset, "repeats offsets of the segment before it")
                 continue
-            if loaded.segments and not self._follows(base_offset, next_offset):
+            if self._segments and not self._follows(base_offset, next_offset):
                 self._check_reaches_recovery_point()
-                self._set_aside(base_offsets[number:], sizes, next_offset, "offsets before it are missing")
+                self._cuts.set_aside(base_offsets[number:], sizes, next_offset, "offsets before it are missing")
                 break
             following = base_offsets[number + 1] if number + 1 < len(base_offsets) else None
             whole = True
             if self._is_trusted(following):
                 self._open_trusted(segment, following, sizes)
                 if sizes.get(segment.path_with(ABORTED_SUFFIX).name):
-                    self._check_aborted(segment)
+                    self._check_aborted(segment, producers)
             else:
-                if self._replayed_until is None:
-                    self._load_producers(base_offset)
-                whole = self._recover(segment, max(next_offset, base_offset), following)
+                if not producers.are_loaded:
+                    producers.load(self._segments, base_offset)
+                whole = self._recover(segment, max(next_offset, base_offset), following, producers, epochs)
             segment.release()
             next_offset = segment.next_offset
-            loaded.segments.append(segment)
+            self._segments.append(segment)
             if not whole:
-                self._set_aside(base_offsets[number + 1 :], sizes, next_offset, "the segment before it was cut")
+                self._cuts.set_aside(base_offsets[number + 1 :], sizes, next_offset, "the segment before it was cut")
                 break
-        if self._trust.clean and loaded.segments:
-            self._check_end(loaded.segments[-1])
-        self._check_reaches_recovery_point()
-        self._start_where_records_were_deleted()
-        for segment in loaded.segments[:-1]:
-            if not self._trust.clean:
-                segment.store_indexes()
-            segment.seal()
-        if self._replayed_until is None:
-            self._load_producers(loaded.segments[-1].next_offset)
-        if not loaded_epochs:
-            self._find_epochs()
-        self._bound_epochs()
-        self._make_first_name_durable()
-        self._remove_strange_snapshots()
-        for segment in loaded.segments:
-            segment.release()
-        illegible = not loaded_epochs and bool(sizes.get(FILE_NAME))
-        loaded.epochs_stored = loaded.epochs.entries == stored_epochs and not illegible
-        return loaded
-
-    def producers_of(self, segments: list[Segment]) -> Producers:
-        """The state at the end of these segments, which are open already."""
-        self._loaded.segments = segments
-        self._first_offset = segments[0].base_offset
-        self._snapshots = snapshot_offsets(self._files.sizes_in(self._directory))
-        self._load_producers(segments[-1].next_offset)
-        return self._loaded.producers
 
     # -- which segments there are
 
@@ -163,12 +156,8 @@ class Loader:
         if expired:  # the stop came before the removal
             self._files.sync(self._directory)  # see `_make_first_name_durable`
             for base_offset in expired:
-                self._remove(base_offset)
+                swap.remove_segment(self._directory, base_offset, self._files)
         return base_offsets[len(expired) :]
-
-    def _remove(self, base_offset: int) -> None:
-        for suffix in reversed(SUFFIXES):
-            self._files.remove(swap.file_of(self._directory, base_offset, suffix))
 
     def _is_trusted(self, following: int | None) -> bool:
         """With a recovery point at the very end of a segment, its indexes may have been stored after the flush."""
@@ -179,20 +168,10 @@ class Loader:
         gaps_until = max(self._trust.recovery_point, self._trust.cleaned_until)
         return base_offset == next_offset or base_offset <= gaps_until or self._trust.clean
 
-    def _set_aside(self, base_offsets: list[int], sizes: dict[str, int], next_offset: int, reason: str) -> None:
-        for base_offset in base_offsets:
-            path = swap.file_of(self._directory, base_offset, LOG_SUFFIX)
-            kept = path.with_name(f"{path.name}.cut-0")
-            self._files.rename(path, kept)
-            self._remove(base_offset)
-            self._report(Cut(path, 0, sizes[path.name], next_offset, kept, reason))
-        if base_offsets:
-            self._files.sync(self._directory)
-
     def _check_reaches_recovery_point(self) -> None:
         """What was on the disk is not cut off by a stop: whole batches or segments at the end have been lost since.
         A log without segments was being emptied."""
-        segments, point = self._loaded.segments, self._trust.recovery_point
+        segments, point = self._segments, self._trust.recovery_point
         if segments and not self._trust.clean and segments[-1].next_offset < point:
             last = segments[-1]
             for segment in segments:
@@ -204,31 +183,26 @@ class Loader:
                 f"to open it as it is, remove {RECOVERY_POINTS} from {self._directory.parent}",
             )
 
-    def _start_where_records_were_deleted(self) -> None:
+    def _start_where_records_were_deleted(self, producers: RecoveredProducers) -> None:
         """A log without segments, or one whose end was lost behind the point up to which records were deleted."""
-        segments, start = self._loaded.segments, self._trust.log_start_offset
+        segments, start = self._segments, self._trust.log_start_offset
         if segments and segments[-1].next_offset >= start:
             return
         for segment in segments:
             segment.release()
         sizes = self._files.sizes_in(self._directory)
         bases = [segment.base_offset for segment in segments]
-        self._set_aside(bases, sizes, start, f"it ends before offset {start}, where the log begins")
+        self._cuts.set_aside(bases, sizes, start, f"it ends before offset {start}, where the log begins")
         segments[:] = [
             Segment.create(self._directory, start, self._config.index_interval_bytes, self._files, self._open_files)
         ]
-        # A producer whose newest batches are lost would be refused for ever: better to know nothing of it.
-        for offset in self._snapshots:
-            self._files.remove(self._directory / snapshot_name(offset))
-        self._snapshots = []
-        self._loaded.producers = Producers()
-        self._replayed_until = start
-        self._loaded.trusted = False
+        producers.forget()
+        self._repaired = True
 
     def _make_first_name_durable(self) -> None:
         """Were it lost in a crash and a later one kept, the log would seem to begin there. Later ones that are lost
         leave a gap, which is noticed. Everything up to the recovery point is known to be on the disk."""
-        if not self._loaded.trusted and self._loaded.segments[0].base_offset >= self._trust.recovery_point:
+        if not self._all_is_trusted and self._segments[0].base_offset >= self._trust.recovery_point:
             self._files.sync(self._directory)
 
     # -- trusted segments
@@ -239,7 +213,7 @@ class Loader:
             return
         if ends_are_sound(segment, self._config.index_interval_bytes):
             return
-        self._loaded.trusted = False
+        self._repaired = True
         _log.info("%s: reading %d bytes to build its indexes anew", segment.path, segment.size_bytes)
         size_bytes = segment.size_bytes
         try:
@@ -268,27 +242,30 @@ class Loader:
             reason = f"{error}; the log was closed with {point} as its next offset"
             raise DamagedSegment(segment.path, position, reason) from error
 
-    def _check_aborted(self, segment: Segment) -> None:
+    def _check_aborted(self, segment: Segment, producers: RecoveredProducers) -> None:
         """An index of aborted transactions that cannot be is built anew from the batches."""
         path = segment.path_with(ABORTED_SUFFIX)
         try:
             TransactionIndex(path, self._files).check(segment.base_offset, segment.next_offset)
         except StorageError as error:
             _log.error("%s; it is built anew", error)
-            before = Loader(self._directory, self._config, UNCLEAN, self._files, self._open_files)
-            before._loaded.segments, before._snapshots = self._loaded.segments, list(self._snapshots)
-            before._first_offset = self._first_offset
-            before._load_producers(segment.base_offset)
+            before = producers.again()
+            before.load(self._segments, segment.base_offset)
             self._files.remove(path)
             for position, header in segment.headers(0):
-                ended = before._replay(segment, position, header)
-                if ended is not None and ended.aborted:
-                    segment.note_aborted(ended.index_entry())
+                before.follow(segment, position, header)
             segment.sync()
 
     # -- everything behind the recovery point
 
-    def _recover(self, segment: Segment, next_offset: int, following: int | None) -> bool:
+    def _recover(
+        self,
+        segment: Segment,
+        next_offset: int,
+        following: int | None,
+        producers: RecoveredProducers,
+        epochs: RecoveredEpochs,
+    ) -> bool:
         """Read the segment, cut it behind its last good batch, and build its indexes anew. False if it was cut."""
         size_bytes = segment.size_bytes
         _log.info("%s: reading %d bytes after an unclean stop", segment.path, size_bytes)
@@ -301,14 +278,14 @@ class Loader:
             gap_at_end=self._config.compact,
         )
         try:
-            segment.rebuild(self._replayed(segment, batches))
+            segment.rebuild(self._followed(segment, batches, producers, epochs))
         except StorageError as error:
             position = segment.size_bytes
             if segment.next_offset < self._trust.recovery_point:
                 damaged = DamagedSegment(segment.path, position, f"{error}, below the recovery point")
                 segment.size_bytes = size_bytes
                 raise damaged from error
-            self._cut(segment, size_bytes, str(error))
+            self._cuts.cut(segment, size_bytes, str(error))
             return False
         return True
 
@@ -322,140 +299,13 @@ class Loader:
                 start = position + header.size_bytes
         yield from checked_batches(segment.file, segment.size_bytes, start)
 
-    def _replayed(
-        self, segment: Segment, batches: Iterator[tuple[int, BatchHeader]]
+    def _followed(
+        self,
+        segment: Segment,
+        batches: Iterator[tuple[int, BatchHeader]],
+        producers: RecoveredProducers,
+        epochs: RecoveredEpochs,
     ) -> Iterator[tuple[int, BatchHeader]]:
-        known_epoch, known_until, before = UNDEFINED_EPOCH, 0, segment.base_offset - 1
-        for position, header in batches:
-            if header.leader_epoch != known_epoch or header.last_offset >= known_until:
-                known_epoch = header.leader_epoch
-                known_until = self._learn_epoch(header, before)
-            before = header.base_offset
-            ended = self._replay(segment, position, header)
-            if ended is not None and ended.aborted:
-                segment.note_aborted(ended.index_entry())
+        for position, header in epochs.followed(batches, segment.base_offset):
+            producers.follow(segment, position, header)
             yield position, header
-
-    def _learn_epoch(self, header: BatchHeader, before: int) -> int:
-        """The offset at which, by what is known with this batch, another epoch begins; the last one began at `before`.
-
-        Where the file says the same, it may say more: compaction takes the first batch of an epoch away, and then the
-        file alone knows where that one began. Where it does not, it is of something that was lost."""
-        epochs = self._loaded.epochs
-        if header.leader_epoch >= 0 and epochs.epoch_for(header.base_offset) != header.leader_epoch:
-            epochs.truncate_from_end(before + 1)
-            epochs.assign(header.leader_epoch, header.base_offset)
-        following = [entry.start_offset for entry in epochs.entries if entry.start_offset > header.base_offset]
-        if following and following[0] <= header.last_offset:  # no epoch begins within a batch
-            epochs.truncate_from_end(following[0])
-            return INT64_MAX
-        return following[0] if following else INT64_MAX
-
-    def _cut(self, segment: Segment, size_bytes: int, reason: str) -> None:
-        """Keep the tail, then cut it. Twice, if the machine stops in between: the second time overwrites the first."""
-        position = segment.size_bytes
-        kept = segment.path.with_name(f"{segment.path.name}.cut-{position}")
-        if position < size_bytes:
-            self._files.create_empty(kept)
-            for start in range(position, size_bytes, CHUNK_BYTES):
-                chunk = segment.file.read_at(start, min(CHUNK_BYTES, size_bytes - start))
-                self._files.write_at(kept, start - position, chunk)
-            self._files.sync(kept)
-            self._files.sync(self._directory)
-            self._files.truncate(segment.path, position)
-            self._files.sync(segment.path)
-        self._report(Cut(segment.path, position, size_bytes - position, segment.next_offset, kept, reason))
-
-    def _report(self, cut: Cut) -> None:
-        self._loaded.cuts.append(cut)
-        self._loaded.trusted = False
-        _log.warning(
-            "%s: cut at byte %d: the log goes on at offset %d; the %d bytes behind are kept in %s (%s)",
-            cut.path,
-            cut.position,
-            cut.next_offset,
-            cut.size_bytes,
-            cut.kept_as.name,
-            cut.reason,
-        )
-
-    # -- what follows from the batches
-
-    def _load_producers(self, end_offset: int) -> None:
-        """The state before `end_offset`: the newest snapshot that can be read, and the batches behind it. One of before
-        the first batch is worse than none: what came in between is missing, and producers would be refused for it."""
-        start, damaged = None, False
-        for offset in sorted(self._snapshots, reverse=True):
-            if not self._first_offset <= offset <= end_offset or start is not None:
-                continue
-            path = self._directory / snapshot_name(offset)
-            try:
-                self._loaded.producers = Producers.from_snapshot(self._files.read(path) or b"", path)
-                start = offset
-            except StorageError as error:
-                _log.warning("%s; it is not used", error)
-                self._files.remove(path)
-                damaged = True
-        self._replayed_until = end_offset
-        if damaged:
-            self._loaded.trusted = False  # so that the next close leaves a new one
-        elif start is None and self._trust.clean:
-            return  # a log that no producer with an id wrote to has none
-        self._replay_from(start or 0, end_offset)
-
-    def _replay_from(self, start: int, end_offset: int) -> None:
-        for segment in self._loaded.segments:
-            if segment.next_offset <= start or segment.base_offset >= end_offset:
-                continue
-            for position, header in segment.headers(segment.position_of(start)):
-                if header.base_offset >= end_offset:
-                    break
-                self._replay(segment, position, header)
-
-    def _replay(self, segment: Segment, position: int, header: BatchHeader) -> CompletedTransaction | None:
-        if header.producer_id == NO_PRODUCER_ID:
-            return None
-        marker = None
-        if header.is_control:
-            try:
-                marker = read_marker(segment.file.read_at(position, header.size_bytes), 0)
-            except StorageError as error:
-                raise DamagedSegment(segment.path, position, str(error)) from error
-        return self._loaded.producers.applied(header, marker)
-
-    def _remove_strange_snapshots(self) -> None:
-        """Those behind the end, and those that belong to no segment: no truncation or recovery would ask for them."""
-        segments = self._loaded.segments
-        wanted = {segment.base_offset for segment in segments} | {segments[-1].next_offset}
-        for offset in self._snapshots:
-            if offset not in wanted:
-                self._files.remove(self._directory / snapshot_name(offset))
-
-    def _load_epochs(self, sizes: dict[str, int]) -> bool:
-        path = self._directory / FILE_NAME
-        if not sizes.get(FILE_NAME):  # no bytes: of a new file that was not synced, a crash can leave that much
-            return False
-        data = self._files.read_at(path, 0, sizes[FILE_NAME])
-        try:
-            self._loaded.epochs = LeaderEpochs.decode(data, path)
-        except StorageError as error:
-            _log.warning("%s; the epochs are read from the log", error)
-            return False
-        return True
-
-    def _find_epochs(self) -> None:
-        epochs = LeaderEpochs()
-        for segment in self._loaded.segments:
-            for _, header in segment.headers(0):
-                epochs.assign(header.leader_epoch, header.base_offset)
-        self._loaded.epochs = epochs
-        self._loaded.epochs_stored = epochs.latest is None
-
-    def _bound_epochs(self) -> None:
-        """The file may be older than the log's present start, and newer than its end: they reach the disk in any
-        order."""
-        segments, epochs = self._loaded.segments, self._loaded.epochs
-        start = max(self._trust.log_start_offset, segments[0].base_offset)
-        shorter = epochs.truncate_from_end(segments[-1].next_offset)
-        if epochs.truncate_from_start(start) or shorter:
-            self._loaded.epochs_stored = False

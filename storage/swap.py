@@ -90,6 +90,11 @@ def set_deleted(directory: Path, base_offset: int, files: FileSystem) -> list[Pa
     return renamed
 
 
+def remove_segment(directory: Path, base_offset: int, files: FileSystem) -> None:
+    for suffix in reversed(SUFFIXES):  # the log first, as in `set_deleted`
+        files.remove(file_of(directory, base_offset, suffix))
+
+
 def tidy(directory: Path, files: FileSystem) -> dict[str, int]:
     """Finish or undo what a stop left half done. Returns the files that there are then, with their sizes."""
     sizes = files.sizes_in(directory)

@@ -205,7 +205,7 @@ def test_garbage_behind_the_last_batch_is_cut(garbage: bytes) -> None:
 
 
 def test_a_tail_larger_than_the_buffer_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pylog.storage.recovery.CHUNK_BYTES", 128)
+    monkeypatch.setattr("pylog.storage.cuts.CHUNK_BYTES", 128)
     files = SimulatedFiles()
     log = _filled(files, 2)
     garbage = bytes(range(256)) * 4
