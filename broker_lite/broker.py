@@ -56,6 +56,8 @@ class Broker:
         clock: Clock | None = None,
         open_files_max: int = 1 << 30,
     ) -> None:
+        """Loads all that there is, which may take long, so any thread may do it. All else is the loop's, and begins
+        with `coordinator.loaded()`."""
         self.config = config
         self.node_id: int = config["node.id"]
         clock = clock or SystemClock()
@@ -123,7 +125,6 @@ class Broker:
         for index in range(self._partition_count(CONSUMER_OFFSETS)):
             if (CONSUMER_OFFSETS, index) in self.partitions:
                 self._load_groups(index)
-        self.coordinator.loaded()
 
     def _load_groups(self, index: int) -> None:
         """Where commits cannot be read, their groups have no coordinator: it would give out old offsets."""

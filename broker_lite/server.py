@@ -15,6 +15,7 @@ from pylog.broker_lite.config import BrokerConfig, ConfigError
 from pylog.broker_lite.connection import Connection
 from pylog.broker_lite.dispatch import answer
 from pylog.broker_lite.listeners import Endpoint, listeners_of, open_sockets
+from pylog.broker_lite.watch import watched
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,9 @@ async def serve(
     config: BrokerConfig,
     ready: Callable[[str], None],
     stop_when: asyncio.Event | None = None,
+    *,
+    metrics: tuple[str, int] | None = None,
+    metrics_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Run until SIGTERM, SIGINT or `stop_when`; `ready` is told the address once connections are accepted."""
     segments_max = _raise_open_files_limit() // _LIMIT_PER_SEGMENT
@@ -50,21 +54,29 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(config.directories, config, open_files_max=segments_max)
-    broker.upkeep.start()
-    connections: set[Connection] = set()
-    try:
-        (listener,) = listeners_of(BrokerConfig.parse({"listeners": f"PLAINTEXT://{Endpoint(*listen)}"}))
-        sockets, endpoint = open_sockets(listener)
-        make = partial(Connection, partial(answer, broker, endpoint), config["socket.request.max.bytes"], connections)
-        server = await loop.create_server(make, sock=sockets[0])
-        ready(str(endpoint))
-        await stop.wait()
-        server.close()
-        for connection in tuple(connections):
-            connection.close()
-    finally:
-        await broker.close()
+    async with watched(metrics, metrics_ready) as watch:
+        # In a thread: recovery may take long, and meanwhile the process says that it is alive.
+        open_broker = partial(Broker, config.directories, config, open_files_max=segments_max)
+        broker = await loop.run_in_executor(None, open_broker)
+        broker.coordinator.loaded()
+        watch.loaded(broker)
+        broker.upkeep.start()
+        connections: set[Connection] = set()
+        try:
+            (listener,) = listeners_of(BrokerConfig.parse({"listeners": f"PLAINTEXT://{Endpoint(*listen)}"}))
+            sockets, endpoint = open_sockets(listener)
+            answered = watch.measured(partial(answer, broker, endpoint))
+            make = partial(Connection, answered, config["socket.request.max.bytes"], connections)
+            server = await loop.create_server(make, sock=sockets[0])
+            watch.running()
+            ready(str(endpoint))
+            await stop.wait()
+            watch.stopping()
+            server.close()
+            for connection in tuple(connections):
+                connection.close()
+        finally:
+            await broker.close()
 
 
 def _raise_open_files_limit() -> int:

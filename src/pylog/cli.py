@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import logging
 import shutil
 import sys
 from pathlib import Path
@@ -26,6 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     serve.add_argument(
         "--log-level", default="warning", choices=["debug", "info", "warning", "error"], help="(%(default)s)"
     )
+    serve.add_argument("--log-format", default="text", choices=["text", "json"], help="(%(default)s)")
+    serve.add_argument(
+        "--metrics", metavar="HOST:PORT", help="serve /metrics for Prometheus, and /health, over HTTP (off)"
+    )
     # For pylog.Broker: end with the process that started this one, and then remove the data.
     serve.add_argument("--stop-with-parent", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--remove-data", action="store_true", help=argparse.SUPPRESS)
@@ -43,21 +46,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(given: argparse.Namespace) -> int:
-    from pylog.broker_lite import server
+    from pylog.broker_lite import log_format, server, watch
     from pylog.broker_lite.config import BrokerConfig, ConfigError
     from pylog.broker_lite.protocol.wire import MalformedFrame
     from pylog.storage.errors import StorageError
 
-    logging.basicConfig(level=given.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_format.configure(given.log_level, given.log_format)
 
     async def run() -> None:
         stop = asyncio.Event()
         if given.stop_with_parent:
             server.stop_with_parent(stop)
-        await server.serve(listen, config, _ready, stop)
+        await server.serve(listen, config, _ready, stop, metrics=metrics, metrics_ready=_metrics_ready)
 
     try:
         listen = server.parse_address(given.listen)
+        metrics = None if given.metrics is None else watch.parse_address(given.metrics)
         config = BrokerConfig.load(given.config, given.set, given.data)
         asyncio.run(run())
     except (ConfigError, StorageError, MalformedFrame, OSError) as error:
@@ -67,6 +71,10 @@ def _serve(given: argparse.Namespace) -> int:
         for directory in given.data:
             shutil.rmtree(directory, ignore_errors=True)
     return 0
+
+
+def _metrics_ready(url: str) -> None:
+    print(f"pylog metrics at {url}", flush=True)
 
 
 def _ready(address: str) -> None:

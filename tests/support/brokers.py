@@ -31,6 +31,7 @@ def running(
 
     async def main() -> T:
         broker = Broker(directories, BrokerConfig.parse(config or {}), files=files, clock=clock)
+        broker.coordinator.loaded()
         try:
             return await work(broker)
         finally:
