@@ -1,6 +1,6 @@
 """The state of a log's producers, as its files tell it: the newest snapshot that can be read and the batches behind it.
 
-Batches that end a transaction also tell which were aborted, for the index of their segment.
+Batches that end a transaction also tell which were aborted: what the index of their segment holds.
 """
 
 import logging
@@ -10,9 +10,9 @@ from pathlib import Path
 from pylog.storage.batch import NO_PRODUCER_ID, BatchHeader
 from pylog.storage.errors import DamagedSegment, StorageError
 from pylog.storage.ports import FileSystem
-from pylog.storage.producers import CompletedTransaction, Producers, snapshot_name, snapshot_offsets
+from pylog.storage.producers import Producers, snapshot_name, snapshot_offsets
 from pylog.storage.segment import Segment
-from pylog.storage.transactions import read_marker
+from pylog.storage.transactions import AbortedTransaction, read_marker
 
 _log = logging.getLogger(__name__)
 
@@ -68,9 +68,10 @@ class RecoveredProducers:
             for position, header in segment.headers(segment.position_of(start)):
                 if header.base_offset >= end_offset:
                     break
-                self._apply(segment, position, header)
+                self.apply(segment, position, header)
 
-    def _apply(self, segment: Segment, position: int, header: BatchHeader) -> CompletedTransaction | None:
+    def apply(self, segment: Segment, position: int, header: BatchHeader) -> AbortedTransaction | None:
+        """The next batch; which transaction was aborted with it."""
         if header.producer_id == NO_PRODUCER_ID:
             return None
         marker = None
@@ -79,13 +80,8 @@ class RecoveredProducers:
                 marker = read_marker(segment.file.read_at(position, header.size_bytes), 0)
             except StorageError as error:
                 raise DamagedSegment(segment.path, position, str(error)) from error
-        return self.producers.applied(header, marker)
-
-    def follow(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        """The next batch, of a segment whose index of aborted transactions is built anew."""
-        ended = self._apply(segment, position, header)
-        if ended is not None and ended.aborted:
-            segment.note_aborted(ended.index_entry())
+        ended = self.producers.applied(header, marker)
+        return ended.index_entry() if ended is not None and ended.aborted else None
 
     def forget(self) -> None:
         """A producer whose newest batches are lost would be refused for ever: better to know nothing of it."""

@@ -244,17 +244,15 @@ class Loader:
 
     def _check_aborted(self, segment: Segment, producers: RecoveredProducers) -> None:
         """An index of aborted transactions that cannot be is built anew from the batches."""
-        path = segment.path_with(ABORTED_SUFFIX)
+        index = TransactionIndex(segment.path_with(ABORTED_SUFFIX), self._files)
         try:
-            TransactionIndex(path, self._files).check(segment.base_offset, segment.next_offset)
+            index.check(segment.base_offset, segment.next_offset)
         except StorageError as error:
             _log.error("%s; it is built anew", error)
             before = producers.again()
             before.load(self._segments, segment.base_offset)
-            self._files.remove(path)
-            for position, header in segment.headers(0):
-                before.follow(segment, position, header)
-            segment.sync()
+            aborted = [before.apply(segment, position, header) for position, header in segment.headers(0)]
+            index.replace(entry for entry in aborted if entry is not None)
 
     # -- everything behind the recovery point
 
@@ -307,5 +305,7 @@ class Loader:
         epochs: RecoveredEpochs,
     ) -> Iterator[tuple[int, BatchHeader]]:
         for position, header in epochs.followed(batches, segment.base_offset):
-            producers.follow(segment, position, header)
+            aborted = producers.apply(segment, position, header)
+            if aborted is not None:
+                segment.note_aborted(aborted)
             yield position, header

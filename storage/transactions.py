@@ -155,6 +155,10 @@ class TransactionIndex:
                 self._files.truncate(self.path, position)
             raise
 
+    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
+        """Durably: without its file a segment would seem to have none."""
+        self._files.replace(self.path, pack_entries(entries), durable=True)
+
     def truncate(self, offset: int) -> None:
         """Forget the transactions whose markers are at `offset` or behind."""
         kept = next((number for number, entry in enumerate(self.entries()) if entry.last_offset >= offset), None)

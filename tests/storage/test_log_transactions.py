@@ -12,7 +12,9 @@ from pylog.storage.records import decode_batch
 from pylog.storage.recovery import Trust
 from pylog.storage.transactions import AbortedTransaction
 from tests.support.logs import batch_of, bytes_of, committed, log_in, marker_of, reopened
+from tests.support.simulated_files import SimulatedFiles
 
+DATA = Path("/sim/data")
 BATCH_BYTES = len(batch_of(1, producer_id=7))
 
 
@@ -267,9 +269,31 @@ def test_an_index_of_a_trusted_segment_that_cannot_be_is_made_anew(tmp_path: Pat
         data = bytearray(path.read_bytes())
         data[18] ^= 0x40  # the marker of the first entry is far away now
         path.write_bytes(data)
-    log = reopened(log, Trust(clean=True))
+    log = reopened(log, clean=True)
     assert {path.name: path.read_bytes() for path in log.directory.glob("*.txnindex")} == before
     assert [entry[:3] for entry in log.aborted_transactions(0, 1000)] == aborted
+
+
+def test_a_stop_while_an_index_is_made_anew_forgets_no_transaction() -> None:
+    """Of a segment below the recovery point, a missing index says that nothing was aborted in it."""
+    files = SimulatedFiles()
+    log = log_in(DATA, LogConfig(segment_bytes=6 * BATCH_BYTES), files=files)
+    aborted = _story(log)
+    log.close()
+    files.sync_all()
+    for name in files.sizes_in(log.directory):
+        if name.endswith(".txnindex"):
+            files.flip_bit(log.directory / name, 18 * 8 + 1)
+    stops: list[SimulatedFiles] = []
+    files.before_operation = lambda: stops.extend([files.after_process_crash(), files.after_machine_crash(None)])
+    log = reopened(log, clean=True)
+    files.before_operation = None
+    stops += [files.after_process_crash(), files.after_machine_crash(None)]
+    assert len(stops) > 20
+    trust = Trust(clean=False, recovery_point=log.log_end_offset)
+    for stopped in stops:
+        found = PartitionLog(log.directory, log.config, trust, files=stopped)
+        assert [entry[:3] for entry in found.aborted_transactions(0, 1000)] == aborted
 
 
 def test_only_the_index_behind_the_recovery_point_is_made_anew(tmp_path: Path) -> None:
