@@ -125,6 +125,13 @@ class Broker:
         for index in range(self._partition_count(CONSUMER_OFFSETS)):
             if (CONSUMER_OFFSETS, index) in self.partitions:
                 self._load_groups(index)
+        logger.info(
+            "loaded: %d topics, %d partitions (%d more are offline), %d groups",
+            len(self.topics.by_name),
+            len(self.partitions),
+            len(self._offline),
+            len(self.groups.ids()),
+        )
 
     def _load_groups(self, index: int) -> None:
         """Where commits cannot be read, their groups have no coordinator: it would give out old offsets."""
@@ -249,6 +256,7 @@ class Broker:
         if not validate_only:
             self._change(outcome.events)
             self._start_making(self.topics.by_name[name])
+            logger.info("topic '%s' is made, with %d partitions", name, outcome.reply.partition_count)
         return outcome.reply
 
     async def topic_made(self, name: str) -> None:
@@ -306,6 +314,7 @@ class Broker:
         outcome = self.topics.delete(name, topic_id)
         topic = outcome.reply
         self._change(outcome.events)
+        logger.info("topic '%s' is deleted", topic.name)
         deleting = self._on_disk(self._flush_and_delete, topic)
         for index in range(topic.partition_count):
             self._offline.pop((topic.name, index), None)

@@ -127,6 +127,11 @@ class GroupCoordinator:
         if outcome.events:
             home.append(event_log.batch([event_log.record(event) for event in outcome.events], self._now_ms()))
         self.groups.apply(outcome)
+        before, after = outcome.before, outcome.after
+        if after is not None and after.generation != (0 if before is None else before.generation):
+            logger.info(
+                "group '%s' is in generation %d with %d members", after.group_id, after.generation, len(after.members)
+            )
         if not outcome.events or not home.flush_is_due:
             _give(outcome.answers)
             return None

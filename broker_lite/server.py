@@ -54,6 +54,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    logger.info("starting with %s", ", ".join(map(str, config.directories)))
     async with watched(metrics, metrics_ready) as watch:
         # In a thread: recovery may take long, and meanwhile the process says that it is alive.
         open_broker = partial(Broker, config.directories, config, open_files_max=segments_max)
@@ -69,14 +70,17 @@ async def serve(
             make = partial(Connection, answered, config["socket.request.max.bytes"], connections)
             server = await loop.create_server(make, sock=sockets[0])
             watch.running()
+            logger.info("listening on %s, node %d of cluster %s", endpoint, broker.node_id, broker.cluster_id)
             ready(str(endpoint))
             await stop.wait()
             watch.stopping()
+            logger.info("stopping")
             server.close()
             for connection in tuple(connections):
                 connection.close()
         finally:
             await broker.close()
+            logger.info("stopped")
 
 
 def _raise_open_files_limit() -> int:
