@@ -11,7 +11,7 @@ from benchmarks import report
 from benchmarks.harness import Options, say
 from benchmarks.peers import PEER_UNAVAILABLE
 
-PARTS = ("start", "produce", "consume", "source", "sink", "storage")
+PARTS = ("broker", "source", "sink", "storage")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,9 +1,13 @@
-"""The brokers under measurement, side by side on 127.0.0.1, both with their defaults and data on the same disk."""
+"""The brokers under measurement, side by side on 127.0.0.1, both with their defaults and data on the same disk.
+
+One thing is set, in both: a group's first member does not wait for others."""
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import TracebackType
 
 import psutil
 from confluent_kafka.admin import AdminClient
@@ -22,6 +26,7 @@ APACHE_KAFKA = "Apache Kafka"
 KAFKA_HEAP = "1g"  # what Kafka's own start script gives it
 PARTITIONS = 4
 TOPIC_SECONDS_MAX = 60
+MEMORY_EVERY_SECONDS = 0.1
 
 PEER_UNAVAILABLE = (ApacheKafkaFailed, JarsUnavailable, JavaUnavailable)
 
@@ -39,25 +44,25 @@ class RunningBroker:
         return float(times.user + times.system)
 
     @contextlib.contextmanager
-    def topic(self, name: str) -> Iterator[str]:
+    def topic(self, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
         """A topic for as long as the block lasts. It begins with nothing left to be written to the disk: else
         whoever runs next would wait for what the one before left in memory."""
-        self.create_topic(name)
+        self.create_topic(name, partitions)
         os.sync()
         try:
             yield name
         finally:
             self.admin.delete_topics([name])[name].result(TOPIC_SECONDS_MAX)
 
-    def create_topic(self, name: str) -> None:
+    def create_topic(self, name: str, partitions: int = PARTITIONS) -> None:
         """Returns when every partition takes records. Apache Kafka says sooner that a topic is made, and then
         Spark's Kafka sink at times sends a partition's first batches out of order, until they time out."""
-        self.admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(TOPIC_SECONDS_MAX)
-        self.records_in(name)
+        self.admin.create_topics([NewTopic(name, partitions)])[name].result(TOPIC_SECONDS_MAX)
+        self.records_in(name, partitions)
 
-    def records_in(self, topic: str) -> int:
+    def records_in(self, topic: str, partitions: int = PARTITIONS) -> int:
         cluster = Cluster(ClientConfig.parse({"bootstrap.servers": self.bootstrap_servers}))
-        return sum(cluster.latest([(topic, partition) for partition in range(PARTITIONS)]).values())
+        return sum(cluster.latest([(topic, partition) for partition in range(partitions)]).values())
 
 
 @dataclass
@@ -72,7 +77,7 @@ class Brokers:
 def brokers() -> Iterator[Brokers]:
     with contextlib.ExitStack() as stack:
         found = Brokers()
-        ours = stack.enter_context(Broker())
+        ours = stack.enter_context(Broker(config={"group.initial.rebalance.delay.ms": 0}))
         assert ours.pid is not None
         found.running.append(_running(PYLOG, ours.bootstrap_servers, ours.pid))
         try:
@@ -82,6 +87,38 @@ def brokers() -> Iterator[Brokers]:
             found.skipped.append(f"{APACHE_KAFKA}: {error}")
             say(f"  skipped: {found.skipped[-1]}")
         yield found
+
+
+class MemoryPeak:
+    """The most memory that a process had at once while the block lasted, looked at every tenth of a second."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._most_mb = 0.0
+        self._end = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def most_mb(self) -> float:
+        return max(self._most_mb, memory_mb(self._pid))
+
+    def __enter__(self) -> "MemoryPeak":
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._end.wait(MEMORY_EVERY_SECONDS):
+            self._most_mb = self.most_mb()
+
+
+def memory_mb(pid: int) -> float:
+    """Its resident set."""
+    return float(psutil.Process(pid).memory_info().rss) / 1e6
 
 
 def librdkafka(bootstrap_servers: str) -> dict[str, str | int | float | bool]:

@@ -10,10 +10,10 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from benchmarks import producer_performance, spark
+from benchmarks import kafka_tools, spark
 from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Target, measure, say, size_name
+from benchmarks.kafka_tools import Load
 from benchmarks.peers import PARTITIONS, RunningBroker, brokers
-from benchmarks.producer_performance import Load
 
 TITLE = 'Spark source: format("pylog") beside format("kafka"), to noop, 4 partitions, local[2]'
 ROUNDS = 3
@@ -49,7 +49,7 @@ def run(options: Options) -> Outcome:
 def _fill(session: SparkSession, broker: RunningBroker, topic: str, load: Load) -> None:
     say(f"  loading {load.count:,} records of {load.value_bytes} B into {broker.name}")
     broker.create_topic(topic)
-    producer_performance.send(broker.bootstrap_servers, topic, load)
+    kafka_tools.send(broker.bootstrap_servers, topic, load)
     read = session.read.format(spark.OURS).options(**_options(broker, topic)).load().count()
     if read != load.count:
         raise RuntimeError(f"{broker.name} gives {read} of {load.count} records back")

@@ -2,33 +2,23 @@
 
 import time
 
-import psutil
-
-from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Target, measure
-from benchmarks.peers import APACHE_KAFKA, KAFKA_HEAP, PEER_UNAVAILABLE, PYLOG
+from benchmarks.harness import Case, Contender, Figures, Measure, Options, Target
+from benchmarks.peers import APACHE_KAFKA, KAFKA_HEAP, PYLOG, memory_mb
 from pylog import Broker
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.jars import kafka_classpath
 from tests.support.probe import answers
 
-TITLE = "Start to first answer, and idle memory, on an empty data directory"
-ROUNDS = 5
 MEASURES = (
     Measure("start s", higher_is_better=False, decimals=2),
     Measure("idle MB", higher_is_better=False),
 )
-TARGETS = {"start s": Target(value_max=0.4), "idle MB": Target(value_max=60)}
+TARGETS = {"start s": Target(value_max=0.3), "idle MB": Target(value_max=50)}
 IDLE_SECONDS = 2.0
 
 
-def run(options: Options) -> Outcome:
-    contenders, skipped = [Contender(PYLOG, _pylog)], []
-    try:
-        kafka_classpath()
-        contenders.append(Contender(APACHE_KAFKA, _apache_kafka))
-    except PEER_UNAVAILABLE as error:
-        skipped.append(f"{APACHE_KAFKA}: {error}")
-    return Outcome(measure([Case("empty data directory", contenders, MEASURES, TARGETS)], options.rounds), skipped)
+def cases(options: Options) -> list[Case]:
+    contenders = [Contender(PYLOG, _pylog), Contender(APACHE_KAFKA, _apache_kafka)]
+    return [Case("empty data directory", contenders, MEASURES, TARGETS)]
 
 
 def _pylog() -> Figures:
@@ -55,4 +45,4 @@ def _apache_kafka() -> Figures:
 
 def _idle_mb(pid: int) -> float:
     time.sleep(IDLE_SECONDS)
-    return float(psutil.Process(pid).memory_info().rss) / 1e6
+    return memory_mb(pid)
