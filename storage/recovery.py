@@ -22,13 +22,14 @@ from pylog.storage.cuts import Cut, Cuts
 from pylog.storage.epochs import LeaderEpochs
 from pylog.storage.errors import CorruptBatch, DamagedSegment, StorageError
 from pylog.storage.index import INT32_MAX
+from pylog.storage.index_checks import ends_are_sound, sizes_are_sound
 from pylog.storage.log_config import LogConfig
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import FileSystem
 from pylog.storage.producers import Producers, snapshot_offsets
 from pylog.storage.recovered_epochs import RecoveredEpochs
 from pylog.storage.recovered_producers import RecoveredProducers, producers_at_end
-from pylog.storage.scan import checked_batches, ends_are_sound, in_order, sizes_are_sound
+from pylog.storage.scan import checked_batches, in_order
 from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, Segment
 from pylog.storage.transactions import TransactionIndex
 

@@ -1,7 +1,9 @@
-"""Reading the batches of a file one after the other, and telling whether they can be what was written."""
+"""Reading the batches of a file one after the other, and telling whether they can be what was written.
 
+No length is believed before the file is known to hold as much: every walk ends, at its end or with an error."""
+
+import struct
 from collections.abc import Iterator
-from itertools import pairwise
 
 from crc32c import crc32c
 
@@ -9,60 +11,82 @@ from pylog.storage.batch import (
     CRC_START,
     HEADER_BYTES,
     MAGIC,
-    NO_TIMESTAMP,
+    PREFIX_BYTES,
     BatchHeader,
     check,
     read_header,
     read_prefix,
 )
 from pylog.storage.errors import CorruptBatch, StorageError
-from pylog.storage.index import INT32_MAX, Index
 from pylog.storage.ports import LogFile
-from pylog.storage.segment import Segment
 
 CHUNK_BYTES = 1 << 20
 
 
-def sizes_are_sound(segment: Segment, sizes: dict[str, int]) -> bool:
-    """The least to ask of a sealed segment, and no more than the directory listing tells."""
-    indexes = (segment.offsets, segment.times)
-    return all(index.path.name in sizes and not index.surplus_bytes for index in indexes)
+_PREFIX = struct.Struct(">qi")
+_FRONT = struct.Struct(">qi11xi")  # base offset, length, last offset delta
+READ_AHEAD_BYTES = 8192  # two intervals of an index: nearly always one read finds the batch
 
 
-def ends_are_sound(segment: Segment, index_interval_bytes: int) -> bool:
-    """Whether both indexes end as the log does; sets the segment's next offset and maximum timestamp if so.
-
-    Reads from the last index entry on, which is one interval and one batch in a whole index."""
-    if not (_ascends(segment.offsets) and _ascends(segment.times)):
-        return False
-    entry = segment.offsets.last
-    start = 0 if entry is None else entry[1]
-    next_offset, max_timestamp_ms, seen_entry = segment.base_offset, NO_TIMESTAMP, entry is None
-    try:
-        for position, header in in_order(segment.headers(start), next_offset, segment.base_offset + INT32_MAX):
-            if position - start > index_interval_bytes:
-                return False  # this batch should have had an entry
-            next_offset = header.next_offset
-            max_timestamp_ms = max(max_timestamp_ms, header.latest_record_ms)
-            seen_entry = seen_entry or (entry is not None and header.last_offset == segment.base_offset + entry[0])
-    except CorruptBatch:
-        return False
-    newest = segment.times.last
-    if not seen_entry or max_timestamp_ms > (NO_TIMESTAMP if newest is None else newest[0]):
-        return False
-    segment.adopt(next_offset)
-    try:
-        return newest is None or segment.has_maximum(segment.base_offset + newest[1], newest[0])
-    except CorruptBatch:
-        return False
+# -- by their headers alone
 
 
-def _ascends(index: Index) -> bool:
-    if index.surplus_bytes:
-        return False
-    first = max(0, index.count - 2)
-    entries = index.stored_entries(first, index.count - first) if index.count else []
-    return all(a < c and b < d for (a, b), (c, d) in pairwise(entries)) and all(min(entry) >= 0 for entry in entries)
+def headers(file: LogFile, end: int, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every batch from there on; records are not read, CRCs not checked."""
+    chunk, chunk_start = b"", position
+    while position < end:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk, chunk_start, at = _read(file, end, position), position, 0
+        header = read_header(chunk, at)
+        size_bytes = _checked_size(file, end, position, header.length)
+        yield position, header
+        position += size_bytes
+
+
+def find_offset(file: LogFile, end: int, position: int, offset: int) -> tuple[int, int, int] | None:
+    """(position, base offset, last offset) of the first batch from `position` on that ends at `offset` or later."""
+    chunk, chunk_start = b"", position
+    while position < end:
+        at = position - chunk_start
+        if at + _FRONT.size > len(chunk):
+            chunk, chunk_start, at = _read(file, end, position), position, 0
+        base_offset, length, last_offset_delta = _FRONT.unpack_from(chunk, at)
+        if base_offset + last_offset_delta >= offset:
+            return position, base_offset, base_offset + last_offset_delta
+        position += _checked_size(file, end, position, length)
+    return None
+
+
+def end_before(file: LogFile, end: int, position: int, limit: int) -> tuple[int, int]:
+    """Where the batch begins that holds the byte at `limit`, and where it ends. One begins at `position`."""
+    chunk, chunk_start = b"", position
+    while True:
+        at = position - chunk_start
+        if at + PREFIX_BYTES > len(chunk):
+            chunk, chunk_start, at = _read(file, end, position), position, 0
+        _, length = _PREFIX.unpack_from(chunk, at)
+        behind = position + _checked_size(file, end, position, length)
+        if behind > limit:
+            return position, behind
+        position = behind
+
+
+def _read(file: LogFile, end: int, position: int) -> bytes:
+    chunk = file.read_at(position, min(READ_AHEAD_BYTES, end - position))
+    if len(chunk) < HEADER_BYTES:
+        raise CorruptBatch(f"{file.path}: the file ends in the batch header at byte {position}")
+    return chunk
+
+
+def _checked_size(file: LogFile, end: int, position: int, length: int) -> int:
+    size_bytes = PREFIX_BYTES + length
+    if size_bytes < HEADER_BYTES or size_bytes > end - position:
+        raise CorruptBatch(f"{file.path}: the batch at byte {position} says it has {size_bytes} bytes")
+    return size_bytes
+
+
+# -- in whole
 
 
 def in_order(

@@ -6,19 +6,19 @@ batch it points at. Nothing is opened before it is needed: an idle partition hol
 """
 
 import logging
-import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 
-from pylog.storage.batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader, read_header
+from pylog.storage import index_checks, scan
+from pylog.storage.batch import NO_TIMESTAMP, BatchHeader
 from pylog.storage.errors import CorruptBatch, DamagedFile, StorageError
 from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, OFFSET_ENTRY_BYTES, TIME_ENTRY, TIME_ENTRY_BYTES, Index
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Buffer, FileSystem, LogAppender, LogFile
 from pylog.storage.records import Record, decode_batch
+from pylog.storage.scan import READ_AHEAD_BYTES
 from pylog.storage.transactions import AbortedTransaction, TransactionIndex
 
 _log = logging.getLogger(__name__)
@@ -26,11 +26,7 @@ _log = logging.getLogger(__name__)
 LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX, LOG_SUFFIX)  # the log last: it makes the segment
 
-_PREFIX = struct.Struct(">qi")
-_FRONT = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
-_READ_AHEAD_BYTES = 8192  # two intervals of the index: nearly always one read finds the batch
 _RECENT_MAX = 128
-_LOOKED_AT_MAX = 64  # batches, to find an entry of the time index out
 
 
 # A batch that has its place in the log: position (from the start of its append), last offset, maximum timestamp.
@@ -126,12 +122,22 @@ class Segment:
         """The maximum timestamp, also of a sealed segment of which nothing was read yet."""
         if not self._max_timestamp_known:
             try:
-                if not self._ends_with_maximum():
+                if not self._take_maximum():
                     self._distrust(self.times)
             except StorageError as error:  # the log itself is damaged: whoever needs its records will see
                 _log.error("%s; its latest time is taken from its index", error)
             self._max_timestamp_known = True
         return self.max_timestamp_ms
+
+    def _take_maximum(self) -> bool:
+        """The one that the time index ends with; False if it cannot be right."""
+        try:
+            last = self.times.last
+        except DamagedFile as error:
+            _log.error("%s", error)
+            return False
+        self.max_timestamp_ms = NO_TIMESTAMP if last is None else last[0]
+        return index_checks.ends_with_maximum(self, last)
 
     @property
     def has_looked_at_times(self) -> bool:
@@ -142,7 +148,7 @@ class Segment:
         Nothing is kept here, so nobody is disturbed."""
         for path in (self.times.path, self.offsets.path, self.path):
             size_bytes = self._files.size_of(path) or 0
-            self._files.read_at(path, max(0, size_bytes - _READ_AHEAD_BYTES), _READ_AHEAD_BYTES)
+            self._files.read_at(path, max(0, size_bytes - READ_AHEAD_BYTES), READ_AHEAD_BYTES)
 
     def first_batch_timestamp_ms(self) -> int:
         """What `segment.ms` counts from."""
@@ -329,47 +335,29 @@ class Segment:
         if recent and offset > recent[0]:
             number = bisect_left(recent, offset)
             return self._recent_positions[number] if number < len(recent) else self.size_bytes
-        position = self._indexed_before(offset - self.base_offset)
-        chunk, chunk_start, end = b"", position, self.size_bytes
-        while position < end:
-            at = position - chunk_start
-            if at + _FRONT.size > len(chunk):
-                chunk, chunk_start, at = self._read(position), position, 0
-            base_offset, length, _, last_offset_delta = _FRONT.unpack_from(chunk, at)
-            if base_offset + last_offset_delta >= offset:
-                if base_offset + last_offset_delta >= self.next_offset:  # whoever got it would go on from there
-                    can_be = self.base_offset, self.next_offset - 1
-                    raise self._strange_offsets(position, (base_offset, base_offset + last_offset_delta), can_be)
-                break
-            position += self._checked_size(position, length)
+        position, end = self.indexed_before(offset - self.base_offset), self.size_bytes
+        found = scan.find_offset(self.file, end, position, offset) if position < end else None
+        if found is None:
+            return end
+        position, base_offset, last_offset = found
+        if last_offset >= self.next_offset:  # whoever got it would go on from there
+            raise self._strange_offsets(position, (base_offset, last_offset), (self.base_offset, self.next_offset - 1))
         return position
 
-    def _indexed_before(self, value: int, column: int = 0) -> int:
+    def indexed_before(self, value: int, column: int = 0) -> int:
         """The position in the last entry of the offset index whose column is not above the value; 0 without one."""
         try:
             entry = self.offsets.floor(value, column)
             if entry < 0:
                 return 0
             relative_offset, position = self.offsets[entry]
-            if self._holds(relative_offset, position):
+            if index_checks.can_hold(self, relative_offset, position):
                 return position
         except DamagedFile as error:  # an index that cannot be read is no better than one that is wrong
             _log.error("%s", error)
         self._distrust(self.offsets)
         entry = self.offsets.floor(value, column)
         return self.offsets[entry][1] if entry >= 0 else 0
-
-    def _holds(self, relative_offset: int, position: int) -> bool:
-        """Whether an entry of the offset index can be right: an append that ended at this offset began there."""
-        if not 0 <= position <= self.size_bytes - HEADER_BYTES:
-            return False
-        base_offset: int
-        last_offset_delta: int
-        base_offset, length, magic, last_offset_delta = _FRONT.unpack(self.file.read_at(position, _FRONT.size))
-        if magic != MAGIC or not HEADER_BYTES <= PREFIX_BYTES + length <= self.size_bytes - position:
-            return False
-        last_offset = base_offset + last_offset_delta
-        return self.base_offset <= base_offset <= last_offset <= self.base_offset + relative_offset
 
     def _distrust(self, index: Index) -> None:
         """After this the indexes are what the log says; those of a pinned segment in memory alone."""
@@ -420,41 +408,13 @@ class Segment:
                 return recent[number]
             position = start
         else:
-            position = max(start, self._indexed_before(limit, column=1))
-        chunk, chunk_start = b"", position
-        while True:
-            at = position - chunk_start
-            if at + PREFIX_BYTES > len(chunk):
-                chunk, chunk_start, at = self._read(position), position, 0
-            _, length = _PREFIX.unpack_from(chunk, at)
-            behind = position + self._checked_size(position, length)
-            if behind > limit:
-                return position if position > start else behind
-            position = behind
-
-    def _read(self, position: int) -> bytes:
-        chunk = self.file.read_at(position, min(_READ_AHEAD_BYTES, self.size_bytes - position))
-        if len(chunk) < HEADER_BYTES:
-            raise CorruptBatch(f"{self.path}: the file ends in the batch header at byte {position}")
-        return chunk
-
-    def _checked_size(self, position: int, length: int) -> int:
-        size_bytes = PREFIX_BYTES + length
-        if size_bytes < HEADER_BYTES or size_bytes > self.size_bytes - position:
-            raise CorruptBatch(f"{self.path}: the batch at byte {position} says it has {size_bytes} bytes")
-        return size_bytes
+            position = max(start, self.indexed_before(limit, column=1))
+        position, behind = scan.end_before(self.file, self.size_bytes, position, limit)
+        return position if position > start else behind
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of every batch from there on; records are not read, CRCs not checked."""
-        chunk, chunk_start = b"", position
-        while position < self.size_bytes:
-            at = position - chunk_start
-            if at + HEADER_BYTES > len(chunk):
-                chunk, chunk_start, at = self._read(position), position, 0
-            header = read_header(chunk, at)
-            size_bytes = self._checked_size(position, header.length)
-            yield position, header
-            position += size_bytes
+        return scan.headers(self.file, self.size_bytes, position) if position < self.size_bytes else iter(())
 
     def first_at_time(self, timestamp_ms: int, offset_min: int) -> Record | None:
         """The first record from `offset_min` on with this timestamp or a later one."""
@@ -472,7 +432,7 @@ class Segment:
     def _time_entry_before(self, timestamp_ms: int) -> int:
         try:
             entry = self.times.floor(timestamp_ms)
-            if entry < 0 or self._is_first_maximum(entry):
+            if entry < 0 or index_checks.is_first_maximum(self, entry):
                 return entry
         except DamagedFile as error:
             _log.error("%s", error)
@@ -493,44 +453,6 @@ class Segment:
                     if record.offset >= offset:
                         latest_ms = max(latest_ms, record.timestamp_ms)
         return latest_ms
-
-    def _is_first_maximum(self, entry: int) -> bool:
-        """Whether an entry of the time index can be right: the batch with its offset has its maximum, and no batch
-        since the entry before it has as much. Where that one is far away, only the nearest batches are looked at."""
-        timestamp_ms, relative = self.times[entry]
-        before_ms, before = self.times[entry - 1] if entry else (NO_TIMESTAMP - 1, -1)
-        if not (before_ms < timestamp_ms and before < relative < self.next_offset - self.base_offset):
-            return False
-        offset = self.base_offset + relative
-        between = self.headers(self.position_of(self.base_offset + max(before, 0)))
-        for _, header in islice(between, _LOOKED_AT_MAX):
-            if header.last_offset >= offset:
-                break
-            if header.latest_record_ms >= timestamp_ms:
-                return False
-        return self.has_maximum(offset, timestamp_ms)
-
-    def _ends_with_maximum(self) -> bool:
-        """Whether the time index ends as the log does: with a maximum that its batch has, and none behind the last
-        entry of the offset index exceeds. It is taken for the segment's."""
-        try:
-            last = self.times.last
-        except DamagedFile as error:
-            _log.error("%s", error)
-            return False
-        self.max_timestamp_ms = NO_TIMESTAMP if last is None else last[0]
-        if last is not None and not self.has_maximum(self.base_offset + last[1], last[0]):
-            return False
-        start = self._indexed_before(self.size_bytes, column=1)
-        return all(header.latest_record_ms <= self.max_timestamp_ms for _, header in self.headers(start))
-
-    def has_maximum(self, offset: int, timestamp_ms: int) -> bool:
-        """Whether the batch with this offset has this maximum."""
-        if not self.base_offset <= offset < self.next_offset:
-            return False
-        for _, header in self.headers(self.position_of(offset)):
-            return header.base_offset <= offset and header.max_timestamp == timestamp_ms
-        return False
 
     def _records(self, position: int, size_bytes: int) -> list[Record]:
         try:

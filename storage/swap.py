@@ -13,10 +13,10 @@ is one, if only an empty one: where there is no `.swap`, the new file is in plac
 import re
 from pathlib import Path
 
+from pylog.storage import scan
 from pylog.storage.errors import DamagedSegment, StorageError
-from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import FileSystem
-from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
+from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, SUFFIXES
 
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 
@@ -122,16 +122,12 @@ def tidy(directory: Path, files: FileSystem) -> dict[str, int]:
 
 def _last_offset_of_swap(directory: Path, base_offset: int, files: FileSystem) -> int:
     path = file_of(directory, base_offset, LOG_SUFFIX + SWAP)
-    segment = Segment(directory, base_offset, {}, 0, files, OpenFiles())
-    segment.path, segment.size_bytes = path, files.size_of(path) or 0
     last_offset = base_offset
     end = 0
     try:
-        for position, header in segment.headers(0):
+        for position, header in scan.headers(files.open(path), files.size_of(path) or 0):
             last_offset = max(last_offset, header.last_offset)
             end = position + header.size_bytes
     except StorageError as error:
         raise DamagedSegment(path, end, str(error)) from error
-    finally:
-        segment.release()
     return last_offset

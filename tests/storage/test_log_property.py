@@ -358,7 +358,7 @@ def test_any_history_agrees_with_a_plain_list(monkeypatch: pytest.MonkeyPatch, t
     """Tiny buffers, so that short logs too leave what is kept in memory and cross the ends of chunks."""
     if tiny:
         monkeypatch.setattr(segment, "_RECENT_MAX", 4)
-        monkeypatch.setattr(segment, "_READ_AHEAD_BYTES", 150)
+        monkeypatch.setattr(scan, "READ_AHEAD_BYTES", 150)
         monkeypatch.setattr(index, "_WAITING_BYTES_MAX", 36)
         monkeypatch.setattr(scan, "CHUNK_BYTES", 150)
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
