@@ -13,25 +13,24 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-from uuid import UUID, uuid4
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from pylog.broker_lite import event_log, identity
-from pylog.broker_lite.config import BrokerConfig, ConfigError, TopicConfig
-from pylog.broker_lite.errors import EXPECTED, RequestError
+from pylog.broker_lite.catalogue import Catalogue
+from pylog.broker_lite.config import BrokerConfig
+from pylog.broker_lite.errors import RequestError
+from pylog.broker_lite.fetch_sessions import Sessions
 from pylog.broker_lite.group_coordinator import GroupCoordinator, limits_of
 from pylog.broker_lite.machines.offsets import Offsets
-from pylog.broker_lite.machines.topics import CLUSTER_METADATA, CONSUMER_OFFSETS, INTERNAL_TOPICS, Topic, Topics
+from pylog.broker_lite.machines.topics import CONSUMER_OFFSETS, Topic
 from pylog.broker_lite.partition import Partition
-from pylog.broker_lite.protocol import consumer_offsets, metadata_records
+from pylog.broker_lite.protocol import consumer_offsets
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.metadata_records import MetadataRecord
 from pylog.broker_lite.protocol.wire import MalformedFrame
 from pylog.broker_lite.upkeep import Upkeep
 from pylog.storage.disk import DISK
-from pylog.storage.errors import LogOffline, StorageError
-from pylog.storage.log import PartitionLog
-from pylog.storage.log_config import LogConfig
+from pylog.storage.errors import StorageError
 from pylog.storage.manager import LogManager
 from pylog.storage.ports import Clock, FileSystem, SystemClock
 
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-CLUSTER_METADATA_ID = UUID(int=1)  # Kafka's own
-_METADATA_CONFIG = LogConfig(delete=False)  # what it says is said once
 
 
 class Broker:
@@ -58,23 +54,22 @@ class Broker:
     ) -> None:
         """Loads all that there is, which may take long, so any thread may do it. All else is the loop's, and begins
         with `coordinator.loaded()`."""
-        self.config = config
         self.node_id: int = config["node.id"]
         clock = clock or SystemClock()
         self.files = files
         self.now_ms = clock.now_ms
         self.requests: RequestStats | None = None  # where metrics are wanted
-        self.topics = Topics(self.node_id)
         self.offsets = Offsets(config["offset.metadata.max.bytes"])
         self.coordinator = GroupCoordinator(
             self.offsets, limits_of(config), self.coordinator_of, self.flush, self.now_ms
         )
         self.groups = self.coordinator.groups
         self.partitions: dict[tuple[str, int], Partition] = {}
-        self._is_closing = False
+        self.appends: set[asyncio.Task[Any]] = set()  # of batches that wait for their turn
+        self.fetch_sessions = Sessions(config["max.incremental.fetch.session.cache.slots"], self.now_ms)
+        self.fetch_bytes_max: int = config["fetch.max.bytes"]
+        self.is_closing = False
         self._offline: dict[tuple[str, int], Exception] = {}  # partitions whose logs could not be opened
-        self._making: dict[str, asyncio.Task[None]] = {}
-        self._unmade: set[str] = set()  # topics whose directories could not be made, and are tried again
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
         self._logs = LogManager(
             directories,
@@ -88,40 +83,23 @@ class Broker:
             self.cluster_id = identity.agree(
                 self._logs.directories, self.node_id, files, self._logs.offline_directories
             )
-            self._metadata_log = self._open_metadata_log()
+            self.catalogue = Catalogue(config, self._logs, self.partitions, self._offline, self._on_disk, self.now_ms)
+            self.topics = self.catalogue.topics
             self._load()
         except BaseException:
             self._logs.close()
             raise
-        self.upkeep = Upkeep(self._logs, config, self._on_disk, expire_offsets=self.coordinator.expire)
+        self.upkeep = Upkeep(self._logs, lambda: self.config, self._on_disk, expire_offsets=self.coordinator.expire)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """What is in force now; some of it may change while the broker runs."""
+        return self.catalogue.config
 
     # Start and stop
 
-    def _open_metadata_log(self) -> PartitionLog:
-        try:
-            return self._logs.open(CLUSTER_METADATA, 0, CLUSTER_METADATA_ID, _METADATA_CONFIG)
-        except (StorageError, OSError) as error:
-            raise LogOffline(
-                f"{CLUSTER_METADATA} cannot be opened, and without it no topic is known: {error}"
-            ) from error
-
     def _load(self) -> None:
         """State is what the logs say."""
-        for record in event_log.read(self._metadata_log):
-            if record.value is not None:
-                self.topics.replay(metadata_records.decode(record.value))
-        self.topics.restarted()
-        known = {
-            (topic.name, index) for topic in self.topics.by_name.values() for index in range(topic.partition_count)
-        }
-        self._logs.sweep(known, self.topics.deleted_ids)
-        for topic in self.topics.by_name.values():
-            config = self._topic_config(topic)
-            for index in range(topic.partition_count):
-                try:
-                    self.partitions[topic.name, index] = self._open(topic, index, config)
-                except (StorageError, OSError) as error:
-                    self._take_offline(topic.name, index, error)
         for index in range(self._partition_count(CONSUMER_OFFSETS)):
             if (CONSUMER_OFFSETS, index) in self.partitions:
                 self._load_groups(index)
@@ -140,19 +118,20 @@ class Broker:
                 self.coordinator.replay(record)
         except (StorageError, MalformedFrame) as error:
             del self.partitions[CONSUMER_OFFSETS, index]
-            self._take_offline(CONSUMER_OFFSETS, index, error)
+            self.catalogue.take_offline(CONSUMER_OFFSETS, index, error)
             self._lose_groups(index)
 
-    def _take_offline(self, topic: str, index: int, error: Exception) -> None:
-        logger.error("%s-%d is offline: %s", topic, index, error)
-        self._offline[topic, index] = error
-
-    async def close(self) -> None:
-        self._is_closing = True
+    def stop_waiting(self) -> None:
+        """No request waits any longer: fetches are answered with what there is, members sent to look elsewhere."""
+        self.is_closing = True
         self.coordinator.close()
-        await self.upkeep.close()
         for partition in self.partitions.values():
             partition.look_again()
+
+    async def close(self) -> None:
+        self.stop_waiting()
+        await asyncio.gather(*self.appends, return_exceptions=True)
+        await self.upkeep.close()
         await self._on_disk(self._logs.close)
         self._disk.shutdown()
 
@@ -175,6 +154,12 @@ class Broker:
             )
         return found
 
+    def name_of(self, topic_id: UUID) -> str:
+        name = self.topics.name_of(topic_id)
+        if name is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id}.")
+        return name
+
     def exists(self, topic: str, index: int) -> bool:
         """Also where it is offline, or in the making."""
         return 0 <= index < self._partition_count(topic)
@@ -189,7 +174,7 @@ class Broker:
         for place, partition in self.partitions.items():
             if partition.log.failure is not None:
                 reasons[place] = str(partition.log.failure)
-        for name in self._unmade & self.topics.by_name.keys():
+        for name in self.catalogue.unmade & self.topics.by_name.keys():
             for index in range(self._partition_count(name)):
                 if (name, index) not in self.partitions:
                     reasons.setdefault((name, index), "its log could not be made; that is tried again when it is used")
@@ -198,7 +183,7 @@ class Broker:
     @property
     def metadata_failure(self) -> Exception | None:
         """Where there is one, no topic can be made or deleted until the next start."""
-        return self._metadata_log.failure
+        return self.catalogue.log.failure
 
     @property
     def logs(self) -> LogManager:
@@ -224,123 +209,37 @@ class Broker:
 
     # Topics
 
-    def _change(self, events: list[MetadataRecord]) -> None:
-        if events:
-            event_log.append(
-                self._metadata_log, [(None, metadata_records.encode(event)) for event in events], self.now_ms()
-            )
-        for event in events:
-            self.topics.replay(event)
-
     async def create_topic(
         self, name: str, partition_count: int = -1, overrides: Mapping[str, str] | None = None
     ) -> Topic:
         """Returns when the topic can be written to, and is there after a crash of the machine."""
-        topic = self.decide_topic(name, partition_count, overrides or {})
-        await self.topic_made(topic.name)
+        topic = self.catalogue.create(name, partition_count, overrides or {})
+        await self.catalogue.made(topic.name)
         return topic
 
-    def decide_topic(
-        self, name: str, partition_count: int, overrides: Mapping[str, str], *, validate_only: bool = False
-    ) -> Topic:
-        if partition_count == -1:
-            internal = name == CONSUMER_OFFSETS
-            partition_count = self.config["offsets.topic.num.partitions" if internal else "num.partitions"]
-        if name in INTERNAL_TOPICS:
-            overrides = {**self._internal_overrides(), **overrides}
-        try:
-            self.config.topic(overrides)
-        except ConfigError as error:
-            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from None
-        outcome = self.topics.create(name, partition_count, overrides, uuid4())
-        if not validate_only:
-            self._change(outcome.events)
-            self._start_making(self.topics.by_name[name])
-            logger.info("topic '%s' is made, with %d partitions", name, outcome.reply.partition_count)
-        return outcome.reply
-
     async def topic_made(self, name: str) -> None:
-        """Returns when the topic's partitions are there; one whose disk failed is tried again."""
-        if name in self._unmade and name in self.topics.by_name:
-            self._start_making(self.topics.by_name[name])
-        making = self._making.get(name)
-        if making is not None:
-            await asyncio.shield(making)
-
-    def _start_making(self, topic: Topic) -> None:
-        self._unmade.discard(topic.name)
-        # asked for now, not when the task begins: a deletion that comes next must find its directories
-        opening = self._on_disk(self._flush_and_open, topic)
-        self._making[topic.name] = asyncio.get_running_loop().create_task(self._make(topic, opening))
-
-    async def _make(self, topic: Topic, opening: asyncio.Future[list[Partition]]) -> None:
-        try:
-            logs = await opening
-            if self.topics.by_id.get(topic.topic_id) is topic:  # it may have been deleted meanwhile
-                self._install(topic, logs)
-        except EXPECTED:
-            self._unmade.add(topic.name)
-            raise
-        finally:
-            if self._making.get(topic.name) is asyncio.current_task():
-                del self._making[topic.name]
-
-    def _flush_and_open(self, topic: Topic) -> list[Partition]:
-        self._metadata_log.flush()
-        config = self._topic_config(topic)
-        return [self._open(topic, index, config, new=True) for index in range(topic.partition_count)]
-
-    def _open(self, topic: Topic, index: int, config: TopicConfig, *, new: bool = False) -> Partition:
-        return Partition(self._logs.open(topic.name, index, topic.topic_id, config.log, new=new), config)
-
-    def _topic_config(self, topic: Topic) -> TopicConfig:
-        overrides = topic.overrides
-        if topic.name in INTERNAL_TOPICS:
-            overrides = self._internal_overrides() | overrides
-        try:
-            return self.config.topic(overrides)
-        except ConfigError as error:  # what the topic overrides does not go together with what the broker has now
-            raise ConfigError(f"topic '{topic.name}': {error}") from None
-
-    def _internal_overrides(self) -> dict[str, str]:
-        """Small segments and short lives are for users' records, not for ours."""
-        return {"cleanup.policy": "compact", "segment.bytes": str(self.config["offsets.topic.segment.bytes"])}
-
-    def _install(self, topic: Topic, partitions: list[Partition]) -> None:
-        for index, partition in enumerate(partitions):
-            self.partitions[topic.name, index] = partition
+        await self.catalogue.made(name)
 
     async def delete_topic(self, name: str | None, topic_id: UUID) -> Topic:
-        outcome = self.topics.delete(name, topic_id)
-        topic = outcome.reply
-        self._change(outcome.events)
-        logger.info("topic '%s' is deleted", topic.name)
-        deleting = self._on_disk(self._flush_and_delete, topic)
-        for index in range(topic.partition_count):
-            self._offline.pop((topic.name, index), None)
-            partition = self.partitions.pop((topic.name, index), None)
-            if partition is not None:
-                partition.look_again()
+        topic, deleting = self.catalogue.delete(name, topic_id)
+        if topic.name == CONSUMER_OFFSETS:
+            self.coordinator.lost(self.groups.ids())
         self.coordinator.topic_deleted(topic.name)
         await deleting
         return topic
-
-    def _flush_and_delete(self, topic: Topic) -> None:
-        self._metadata_log.flush()
-        self._logs.delete(topic.name, *range(topic.partition_count))
 
     # Groups and producers
 
     async def coordinator_ready(self) -> None:
         if CONSUMER_OFFSETS not in self.topics.by_name:
-            self.decide_topic(CONSUMER_OFFSETS, -1, {})
+            self.catalogue.create(CONSUMER_OFFSETS, -1, {})
         await self.topic_made(CONSUMER_OFFSETS)
 
     def coordinator_of(self, group: str) -> Partition:
         """Where the group and its commits are kept; `coordinator_ready` was awaited before."""
         count = self._partition_count(CONSUMER_OFFSETS)
         index = consumer_offsets.partition_of_group(group, count) if count else 0
-        if self._is_closing or not self.is_online(CONSUMER_OFFSETS, index):
+        if self.is_closing or not self.is_online(CONSUMER_OFFSETS, index):
             self._lose_groups(index)
             raise RequestError(
                 ErrorCode.NOT_COORDINATOR, f"{CONSUMER_OFFSETS}-{index}, with the commits of '{group}', is offline."
@@ -361,8 +260,8 @@ class Broker:
 
     async def new_producer_id(self) -> int:
         outcome = self.topics.next_producer_id()
-        self._change(outcome.events)
+        self.catalogue.change(outcome.events)
         self.topics.took_producer_id(outcome.reply)
         if outcome.events:
-            await self._on_disk(self._metadata_log.flush)
+            await self.catalogue.flushed()
         return outcome.reply

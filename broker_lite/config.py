@@ -39,6 +39,15 @@ def _unknown(name: str, known: Mapping[str, Any]) -> ConfigError:
     return ConfigError(f"{name} is not an option that this broker has{hint}")
 
 
+def _parse_changes(given: Mapping[str, str]) -> dict[str, Any]:
+    for name in given:
+        if name not in ROW:
+            raise _unknown(name, ROW)
+        if not ROW[name].dynamic:
+            raise ConfigError(f"{name} cannot be changed while the broker runs; set it and start again")
+    return {name: _parse(ROW[name], value) for name, value in given.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """The values in force for one topic: its own overrides over the broker's."""
@@ -57,7 +66,11 @@ _LEVELS = {codec: f"compression.{codec}.level" for codec in (GZIP, LZ4, ZSTD)}
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    values: Mapping[str, Any] = field(default_factory=dict)
+    """`node` wins over `cluster`, that over `values`."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)  # given at the start
+    cluster: Mapping[str, Any] = field(default_factory=dict)  # changed since, for all brokers
+    node: Mapping[str, Any] = field(default_factory=dict)  # changed since, for this one
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> "BrokerConfig":
@@ -100,6 +113,12 @@ class BrokerConfig:
             given["log.dirs"] = [str(directory) for directory in data]
         return cls.parse(given)
 
+    def changed(self, *, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerConfig":
+        """What was given at the start, and these instead of what was changed before. ConfigError: it cannot be."""
+        changed = BrokerConfig(self.values, _parse_changes(cluster), _parse_changes(node))
+        changed.topic({})
+        return changed
+
     def __getitem__(self, name: str) -> Any:
         value = self._given_or_default(name)
         for other, unit_ms in INSTEAD.get(name, ()):
@@ -109,7 +128,10 @@ class BrokerConfig:
         return value
 
     def _given_or_default(self, name: str) -> Any:
-        return self.values.get(name, ROW[name].default)
+        for given in (self.node, self.cluster, self.values):
+            if name in given:
+                return given[name]
+        return ROW[name].default
 
     @property
     def directories(self) -> list[Path]:

@@ -58,7 +58,7 @@ BROKER_ROWS = (
         anything,
         "Create a topic when a client asks for metadata of one that is not there.",
     ),
-    Row("num.partitions", Kind.INT, 1, between(1, 100_000), "Partitions of a topic whose creator did not say."),
+    Row("num.partitions", Kind.INT, 1, between(1, 10_000), "Partitions of a topic whose creator did not say."),
     Row("delete.topic.enable", Kind.BOOLEAN, True, anything, "Let clients delete topics."),
     Row(
         "default.replication.factor",
@@ -121,6 +121,13 @@ BROKER_ROWS = (
     ),
     Row("fetch.max.bytes", Kind.INT, 55 << 20, between(1024, INT32_MAX), "The most that one fetch is answered with."),
     Row(
+        "max.incremental.fetch.session.cache.slots",
+        Kind.INT,
+        1000,
+        between(0, INT32_MAX),
+        "So many readers need not name all their partitions in each fetch; others do (0: all do).",
+    ),
+    Row(
         "socket.request.max.bytes",
         Kind.INT,
         100 << 20,
@@ -169,7 +176,7 @@ BROKER_ROWS = (
         "offsets.topic.num.partitions",
         Kind.INT,
         50,
-        between(1, 100_000),
+        between(1, 10_000),
         "Partitions of __consumer_offsets. Not to be changed once that topic is there.",
     ),
     Row(

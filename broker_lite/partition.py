@@ -6,6 +6,7 @@ first: what a reader has seen is not taken back by a power cut then.
 
 import asyncio
 
+from pylog.broker_lite.batch_demands import demands_of
 from pylog.broker_lite.config import TopicConfig
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.protocol.errors import ErrorCode
@@ -38,8 +39,10 @@ class Partition:
     def __init__(self, log: PartitionLog, config: TopicConfig) -> None:
         self.log = log
         self.config = config
+        self.demands = demands_of(config)
         self.waiters: set[Waiter] = set()
-        self._flushes = log.config.flush_messages < INT64_MAX
+        self.turn: asyncio.Future[None] | None = None  # done when the last batch that waits for its turn is appended
+        self._flushes = config.log.flush_messages < INT64_MAX
         self._has_aborted: bool | None = None  # None: nobody has asked
         # For the metrics, since the start of the process.
         self.bytes_in = self.batches_in = self.bytes_out = 0
@@ -57,6 +60,14 @@ class Partition:
             for waiter in self.waiters:
                 waiter.grew(len(batches))
         return appended
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """In force from the next append, fetch or round of upkeep on."""
+        if config != self.config:
+            self.config = config
+            self.demands = demands_of(config)
+            self.log.reconfigure(config.log)
+            self._flushes = config.log.flush_messages < INT64_MAX
 
     @property
     def flush_is_due(self) -> bool:

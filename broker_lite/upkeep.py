@@ -32,12 +32,12 @@ class Upkeep:
     def __init__(
         self,
         logs: LogManager,
-        config: BrokerConfig,
+        config: Callable[[], BrokerConfig],
         on_disk: OnDisk,
         wait_ms: Callable[[int], Awaitable[bool]] | None = None,
         expire_offsets: Round | None = None,
     ) -> None:
-        """`wait_ms` waits for so long, and says whether it is time to stop."""
+        """`config` is what is in force then. `wait_ms` waits for so long, and says whether it is time to stop."""
         self._logs = logs
         self._config = config
         self._on_disk = on_disk
@@ -52,29 +52,33 @@ class Upkeep:
         self.compactions = 0
 
     def start(self) -> None:
-        config = self._config
+        config = self._config()
         delay_ms = config["log.initial.task.delay.ms"]
         flush_ms = config["log.flush.scheduler.interval.ms"]
         if flush_ms == INT64_MAX:
             flush_ms = LOOK_MS
-        self._begin(0, flush_ms, self.flush)
+        self._begin(0, lambda: flush_ms, self.flush)
         if flush_ms > LOOK_MS:
-            self._begin(0, LOOK_MS, self.flush_sealed)
-        self._begin(delay_ms, config["log.flush.offset.checkpoint.interval.ms"], self.checkpoint)
-        self._begin(delay_ms, config["log.retention.check.interval.ms"], self.delete)
-        self._begin(delay_ms, LOOK_MS, self.remove_deleted)
-        self._begin(0, config["log.cleaner.backoff.ms"], self.compact_all)
+            self._begin(0, lambda: LOOK_MS, self.flush_sealed)
+        self._begin(delay_ms, self._option("log.flush.offset.checkpoint.interval.ms"), self.checkpoint)
+        self._begin(delay_ms, self._option("log.retention.check.interval.ms"), self.delete)
+        self._begin(delay_ms, lambda: LOOK_MS, self.remove_deleted)
+        self._begin(0, self._option("log.cleaner.backoff.ms"), self.compact_all)
         if self._expire_offsets is not None:
-            check_ms = config["offsets.retention.check.interval.ms"]
-            self._begin(check_ms, check_ms, self._expire_offsets)
+            check_ms = self._option("offsets.retention.check.interval.ms")
+            self._begin(check_ms(), check_ms, self._expire_offsets)
 
-    def _begin(self, delay_ms: int, interval_ms: int, work: Round) -> None:
+    def _option(self, name: str) -> Callable[[], int]:
+        """It may change while the broker runs."""
+        return lambda: int(self._config()[name])
+
+    def _begin(self, delay_ms: int, interval_ms: Callable[[], int], work: Round) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(self._every(delay_ms, interval_ms, work)))
 
-    async def _every(self, delay_ms: int, interval_ms: int, work: Round) -> None:
+    async def _every(self, delay_ms: int, interval_ms: Callable[[], int], work: Round) -> None:
         told, wait_ms = "", delay_ms
         while not await self._wait_ms(wait_ms):
-            wait_ms = interval_ms
+            wait_ms = interval_ms()
             try:
                 await work()
                 told = ""

@@ -42,7 +42,7 @@ class CompactionSchedule:
         self._homes = homes
         self._graveyard = graveyard
         self._start_cleaner = start_cleaner
-        self._dedupe_buffer_bytes = dedupe_buffer_bytes
+        self.dedupe_buffer_bytes = dedupe_buffer_bytes
         self._files = files
         self._clock = clock
 
@@ -63,7 +63,7 @@ class CompactionSchedule:
         while (dirtiest := compaction.dirtiest(dirt)) is not None:
             log = logs[dirtiest]
             with self._or_another(dirtiest, log):
-                return self._job_for(dirtiest, log, plan_for(log, dirt[dirtiest], now_ms, self._dedupe_buffer_bytes))
+                return self._job_for(dirtiest, log, plan_for(log, dirt[dirtiest], now_ms, self.dedupe_buffer_bytes))
             del dirt[dirtiest]
         return None
 

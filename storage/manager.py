@@ -298,6 +298,15 @@ class LogManager:
 
     # -- compaction
 
+    @property
+    def dedupe_buffer_bytes(self) -> int:
+        """The memory for keys of the next run."""
+        return self._compactions.dedupe_buffer_bytes
+
+    @dedupe_buffer_bytes.setter
+    def dedupe_buffer_bytes(self, size_bytes: int) -> None:
+        self._compactions.dedupe_buffer_bytes = size_bytes
+
     def next_compaction(self) -> CompactionJob | None:
         """The dirtiest of the logs that are due. The owner's; one at a time."""
         return self._compactions.next()

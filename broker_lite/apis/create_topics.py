@@ -59,7 +59,7 @@ def _decide(broker: "Broker", asked: CreatableTopic, validate_only: bool) -> Top
             f"Replication factor {replication_factor} with one broker: only 1 is possible.",
         )
     overrides = {config.name: config.value for config in asked.configs if config.value is not None}
-    return broker.decide_topic(asked.name, partition_count, overrides, validate_only=validate_only)
+    return broker.catalogue.create(asked.name, partition_count, overrides, validate_only=validate_only)
 
 
 def _created(topic: Topic, validate_only: bool) -> CreatableTopicResult:

@@ -1,4 +1,4 @@
-"""The cluster's metadata: which topics there are, and which producer ids were given out.
+"""The cluster's metadata: which topics there are, what was configured, and which producer ids were given out.
 
 Its events are KRaft's own metadata records; its log is `__cluster_metadata`. A topic exists when
 its records are in that log: directories are made after, and swept after a crash in between.
@@ -14,6 +14,7 @@ from pylog.broker_lite.machines.outcome import Outcome
 from pylog.broker_lite.protocol import consumer_offsets, metadata_records
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import (
+    BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
@@ -28,7 +29,7 @@ CONSUMER_OFFSETS = consumer_offsets.TOPIC
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS})
 
 TOPIC_NAME_CHARACTERS_MAX = 249
-PARTITIONS_MAX = 100_000
+PARTITIONS_AT_ONCE_MAX = 10_000  # Kafka's
 PRODUCER_ID_BLOCK = 1000
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -46,6 +47,8 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[UUID, Topic] = {}
         self.deleted_ids: set[UUID] = set()
+        self.broker_overrides: dict[str, dict[str, str]] = {}  # by the broker's id, or "" for all of them
+        self._by_metric_name: dict[str, set[str]] = {}
         self._node_id = node_id
         self._next_producer_id = 0
         self._producer_ids_end = 0  # ids below it are reserved in the log
@@ -55,32 +58,70 @@ class Topics:
     ) -> Outcome[MetadataRecord, Topic]:
         check_name(name)
         if name == CLUSTER_METADATA:
-            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own.")
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} is the broker's own.")
         if name in self.by_name:
             raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if not 1 <= partition_count <= PARTITIONS_MAX:
+        alike = self._by_metric_name.get(_metric_name(name))
+        if alike:
             raise RequestError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"Number of partitions was {partition_count}; 1 to {PARTITIONS_MAX} are possible.",
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with '{min(alike)}': in names of metrics '.' and '_' are the same.",
             )
+        if partition_count < 1:
+            raise RequestError(
+                ErrorCode.INVALID_PARTITIONS, f"A topic has at least one partition; {partition_count} were asked for."
+            )
+        _check_not_too_many(partition_count)
         events: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
         events += [
             ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
             for key, value in overrides.items()
         ]
-        events += [
-            PartitionRecord(
-                partition_id=partition,
-                topic_id=topic_id,
-                replicas=[self._node_id],
-                isr=[self._node_id],
-                leader=self._node_id,
-                leader_epoch=0,
-                partition_epoch=0,
-            )
-            for partition in range(partition_count)
-        ]
+        events += [self._partition(topic_id, index) for index in range(partition_count)]
         return Outcome(events, Topic(name, topic_id, partition_count, dict(overrides)))
+
+    def add_partitions(self, name: str, partition_count: int) -> Outcome[MetadataRecord, Topic]:
+        """So many it is to have then."""
+        topic = self.by_name.get(name)
+        if topic is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        if partition_count <= topic.partition_count:
+            raise RequestError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic '{name}' has {topic.partition_count} partitions: {partition_count} would not be more.",
+            )
+        _check_not_too_many(partition_count - topic.partition_count)
+        added = range(topic.partition_count, partition_count)
+        return Outcome([self._partition(topic.topic_id, index) for index in added], topic)
+
+    def _partition(self, topic_id: UUID, index: int) -> PartitionRecord:
+        return PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=[self._node_id],
+            isr=[self._node_id],
+            leader=self._node_id,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+
+    def overrides_of(self, resource_type: int, name: str) -> dict[str, str]:
+        """Of a topic that is there, of a broker, or of all brokers."""
+        return self.by_name[name].overrides if resource_type == TOPIC_RESOURCE else self.broker_overrides.get(name, {})
+
+    def configure(
+        self, resource_type: int, name: str, changes: Mapping[str, str | None]
+    ) -> Outcome[MetadataRecord, None]:
+        """None gives an option back to its default. What is so already needs no record."""
+        present = self.overrides_of(resource_type, name)
+        return Outcome(
+            [
+                ConfigRecord(resource_type=resource_type, resource_name=name, name=option, value=value)
+                for option, value in changes.items()
+                if present.get(option) != value
+            ],
+            None,
+        )
 
     def delete(self, name: str | None, topic_id: UUID) -> Outcome[MetadataRecord, Topic]:
         """By name, or where that is None by id."""
@@ -88,9 +129,14 @@ class Topics:
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise RequestError(code, "This server does not host this topic.")
-        if topic.name in INTERNAL_TOPICS:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"{topic.name} is internal and cannot be deleted.")
         return Outcome([RemoveTopicRecord(topic_id=topic.topic_id)], topic)
+
+    def name_of(self, topic: str | UUID) -> str | None:
+        """Of a topic that a request names by its name or its id; None for an id that no topic has."""
+        if isinstance(topic, str):
+            return topic
+        found = self.by_id.get(topic)
+        return None if found is None else found.name
 
     def next_producer_id(self) -> Outcome[MetadataRecord, int]:
         """An id that nobody had. A block is reserved at a time: a restart skips the rest of its block."""
@@ -113,14 +159,20 @@ class Topics:
             case TopicRecord():
                 topic = Topic(event.name, event.topic_id)
                 self.by_name[event.name] = self.by_id[event.topic_id] = topic
+                self._by_metric_name.setdefault(_metric_name(event.name), set()).add(event.name)
             case PartitionRecord():
-                self.by_id[event.topic_id].partition_count += 1
+                topic = self.by_id[event.topic_id]
+                topic.partition_count = max(topic.partition_count, event.partition_id + 1)
             case ConfigRecord():
-                if event.resource_type == TOPIC_RESOURCE and event.value is not None:
-                    self.by_name[event.resource_name].overrides[event.name] = event.value
+                if event.resource_type == TOPIC_RESOURCE:
+                    _set(self.by_name[event.resource_name].overrides, event)
+                elif event.resource_type == BROKER_RESOURCE:
+                    _set(self.broker_overrides.setdefault(event.resource_name, {}), event)
             case RemoveTopicRecord():
-                del self.by_name[self.by_id.pop(event.topic_id).name]
+                name = self.by_id.pop(event.topic_id).name
+                del self.by_name[name]
                 self.deleted_ids.add(event.topic_id)
+                self._by_metric_name[_metric_name(name)].discard(name)
             case ProducerIdsRecord():
                 self._producer_ids_end = event.next_producer_id
 
@@ -132,3 +184,22 @@ def check_name(name: str) -> None:
             f"Topic name '{name[:300]}' is illegal: "
             f"it must be 1 to {TOPIC_NAME_CHARACTERS_MAX} letters, digits, '.', '_' and '-'.",
         )
+
+
+def _check_not_too_many(partition_count: int) -> None:
+    if partition_count > PARTITIONS_AT_ONCE_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partition_count} new partitions are too many at once; {PARTITIONS_AT_ONCE_MAX} are possible.",
+        )
+
+
+def _metric_name(topic: str) -> str:
+    return topic.replace(".", "_")
+
+
+def _set(overrides: dict[str, str], event: ConfigRecord) -> None:
+    if event.value is None:
+        overrides.pop(event.name, None)
+    else:
+        overrides[event.name] = event.value

@@ -14,7 +14,7 @@ TOPIC = "__cluster_metadata"
 
 _FRAME_VERSION = 1
 
-TOPIC_RESOURCE = 2  # `resource_type` of a topic's configuration
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4  # `resource_type` of a configuration
 
 
 @message

@@ -62,7 +62,7 @@ def test_a_crash_between_the_record_of_a_deletion_and_its_doing(tmp_path):
         broker.partition("orders", 0).append(a_batch())
 
     async def record_only(broker):
-        broker._change(broker.topics.delete("orders", NO_ID).events)
+        broker.catalogue.change(broker.topics.delete("orders", NO_ID).events)
 
     run(tmp_path, create, crash=True)
     run(tmp_path, record_only, crash=True)
@@ -107,7 +107,7 @@ def test_a_topic_made_anew_has_another_id_and_begins_empty(tmp_path):
 
 def test_deleted_while_it_is_made_it_is_gone(tmp_path):
     async def race(broker):
-        broker.decide_topic("orders", 2, {})
+        broker.catalogue.create("orders", 2, {})
         await broker.delete_topic("orders", NO_ID)
         await broker.topic_made("orders")
         with pytest.raises(RequestError) as unknown:
@@ -178,7 +178,7 @@ def test_the_metadata_log_is_not_a_topic(tmp_path):
     async def create(broker):
         with pytest.raises(RequestError) as refused:
             await broker.create_topic("__cluster_metadata", 1)
-        assert refused.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert refused.value.code == ErrorCode.INVALID_REQUEST
         with pytest.raises(RequestError):
             await broker.delete_topic("__cluster_metadata", NO_ID)
         with pytest.raises(RequestError):
@@ -222,7 +222,7 @@ def test_the_brokers_own_logs_are_kept_as_kafka_keeps_them(tmp_path):
     async def work(broker):
         await broker.coordinator_ready()
         commits = broker.partition("__consumer_offsets", 0).log.config
-        metadata = broker._metadata_log.config
+        metadata = broker.catalogue.log.config
         assert (commits.compact, commits.delete, commits.segment_bytes) == (True, False, 100 << 20)
         assert (metadata.compact, metadata.delete) == (False, False)
         return broker.topics.by_name["__consumer_offsets"].overrides
@@ -235,7 +235,7 @@ def test_the_brokers_own_logs_are_kept_as_kafka_keeps_them(tmp_path):
 
 def test_commits_of_a_broker_that_knew_no_compaction_are_compacted(tmp_path):
     async def make(broker):
-        broker._change(broker.topics.create("__consumer_offsets", 3, {}, UUID(int=5)).events)
+        broker.catalogue.change(broker.topics.create("__consumer_offsets", 3, {}, UUID(int=5)).events)
 
     async def look(broker):
         assert broker.partition("__consumer_offsets", 2).log.config.compact

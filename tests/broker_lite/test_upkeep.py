@@ -333,7 +333,7 @@ def test_each_round_has_its_interval(files, config, intervals):
 
     async def work(broker):
         expire = broker.coordinator.expire
-        upkeep = Upkeep(broker._logs, broker.config, broker._on_disk, scripted(100, told), expire)
+        upkeep = Upkeep(broker._logs, lambda: broker.config, broker._on_disk, scripted(100, told), expire)
         upkeep.start()
         while len(told) < 100:
             await asyncio.sleep(0)
@@ -348,7 +348,7 @@ def test_closing_waits_for_the_round_under_way(files):
         await broker.create_topic("t", 1, {"flush.ms": "0"})
         await produce_one(broker, "t", batch_of())
         with busy_disk(broker) as disk:
-            upkeep = Upkeep(broker._logs, broker.config, broker._on_disk, scripted(5, []))
+            upkeep = Upkeep(broker._logs, lambda: broker.config, broker._on_disk, scripted(5, []))
             upkeep.start()
             for _ in range(5):
                 await asyncio.sleep(0)

@@ -42,7 +42,10 @@ def test_a_restart_is_the_same_replay():
     [
         pytest.param("there", 1, ErrorCode.TOPIC_ALREADY_EXISTS, id="twice"),
         pytest.param("new", 0, ErrorCode.INVALID_PARTITIONS, id="no partitions"),
-        pytest.param("new", 100_001, ErrorCode.INVALID_PARTITIONS, id="too many partitions"),
+        pytest.param("new", -2, ErrorCode.INVALID_PARTITIONS, id="less than none"),
+        pytest.param("new", 10_001, ErrorCode.POLICY_VIOLATION, id="too many partitions"),
+        pytest.param("__cluster_metadata", 1, ErrorCode.INVALID_REQUEST, id="our own"),
+        pytest.param("the.re", 1, ErrorCode.INVALID_TOPIC_EXCEPTION, id="the same name as a metric"),
         pytest.param("", 1, ErrorCode.INVALID_TOPIC_EXCEPTION, id="empty name"),
         pytest.param("..", 1, ErrorCode.INVALID_TOPIC_EXCEPTION, id="a directory's name"),
         pytest.param("a/b", 1, ErrorCode.INVALID_TOPIC_EXCEPTION, id="a path"),
@@ -53,6 +56,7 @@ def test_a_restart_is_the_same_replay():
 def test_a_topic_that_cannot_be_is_refused(name, partitions, code):
     topics = Topics(node_id=1)
     carry_out(topics, topics.create("there", 1, {}, ONE))
+    carry_out(topics, topics.create("the_re", 1, {}, UUID(int=13)))
     with pytest.raises(RequestError) as refused:
         topics.create(name, partitions, {}, TWO)
     assert refused.value.code == code
@@ -67,12 +71,10 @@ def test_a_name_of_249_characters_is_fine():
     [
         pytest.param("nowhere", UUID(int=0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="by name"),
         pytest.param(None, TWO, ErrorCode.UNKNOWN_TOPIC_ID, id="by id"),
-        pytest.param("__consumer_offsets", ONE, ErrorCode.INVALID_REQUEST, id="internal"),
     ],
 )
 def test_what_cannot_be_deleted_is_refused(name, topic_id, code):
     topics = Topics(node_id=1)
-    carry_out(topics, topics.create("__consumer_offsets", 1, {}, ONE))
     with pytest.raises(RequestError) as refused:
         topics.delete(name, topic_id)
     assert refused.value.code == code
