@@ -21,12 +21,13 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BUILT_FROM = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "src", "storage", "broker_lite", "connector")
 FOLDERS = ("storage", "broker_lite", "connector")
 
-# Spark's side needs an extra; everything else must import with the base dependencies alone.
+# Spark's side needs an extra, and pytest loads its plugin; everything else imports with the base dependencies alone.
 IMPORT_ALL = """
 import importlib, pkgutil, pylog
 assert "site-packages" in pylog.__file__, pylog.__file__
 for module in pkgutil.walk_packages(pylog.__path__, "pylog."):
-    if not module.name.startswith(("pylog.connector.spark", "pylog.demo")) and not module.name.endswith("__main__"):
+    others = ("pylog.connector.spark", "pylog.demo", "pylog.pytest_plugin")
+    if not module.name.startswith(others) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 """
 RUN_BROKER = """
@@ -71,14 +72,15 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = environment / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
     shown = run(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
-    link_dependencies(Path(shown.strip()))
+    link_dependencies("pylog", Path(shown.strip()))
     return python.parent
 
 
-def link_dependencies(site_packages: Path) -> None:
-    """Give the environment pylog's base dependencies, and theirs, out of ours: no download, and not one more."""
+def link_dependencies(root: str, site_packages: Path) -> None:
+    """What `root` needs, and what that needs, out of our own environment: no download, and not one more. `root` too,
+    unless it is pylog."""
     ours = Path(sysconfig.get_path("purelib"))
-    wanted, seen = ["pylog"], set()
+    wanted, seen = [root], set()
     while wanted:
         name = wanted.pop()
         if name in seen:
@@ -156,3 +158,25 @@ def test_a_broker_runs_from_the_installed_package(installed: Path) -> None:
         assert answers(process.stdout.readline().strip(), timeout_s=10)
         process.communicate("")
     assert process.returncode == 0
+
+
+def test_pytest_finds_the_fixtures_of_the_installed_package(installed: Path, tmp_path: Path) -> None:
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    link_dependencies("pytest", modules)
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(pylog_broker, fresh_pylog_broker):\n"
+        "    import pylog\n"
+        "    assert 'site-packages' in pylog.__file__\n"
+        "    assert pylog_broker.create_topic() != pylog_broker.create_topic()\n"
+        "    assert pylog_broker.bootstrap_servers != fresh_pylog_broker.bootstrap_servers\n"
+    )
+    done = subprocess.run(
+        [installed / "python", "-m", "pytest", "-q", "-W", "error", tmp_path],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(modules)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout

@@ -11,12 +11,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 _READY = "pylog broker listening on "
+_METRICS_READY = "pylog metrics at "
 _STOP_SECONDS = 30
 
 
@@ -25,7 +27,8 @@ class BrokerFailed(RuntimeError):
 
 
 class Broker:
-    """`config` has Kafka's names (`{"num.partitions": 4}`). With `data`, one directory or several, the data is kept."""
+    """`config` has Kafka's names (`{"num.partitions": 4}`). With `data`, one directory or several, the data is kept.
+    With `metrics` ("127.0.0.1:0") there is a `metrics_url`."""
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class Broker:
         *,
         listen: str = "127.0.0.1:0",
         config: Mapping[str, Any] | None = None,
+        metrics: str | None = None,
     ) -> None:
         if config is not None and "log.dirs" in config:
             raise ValueError("log.dirs: name the directories with `data`")
@@ -44,6 +48,8 @@ class Broker:
         if not self.directories:
             raise ValueError("data: name one directory at least")
         self._listen = listen
+        self._metrics = metrics
+        self.metrics_url: str | None = None
         self._config = dict(config or {})
         self._process: subprocess.Popen[str] | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as this object)
@@ -67,9 +73,11 @@ class Broker:
     def start(self) -> "Broker":
         if self._process is not None:
             raise RuntimeError("the broker is running already")
-        command = [sys.executable, "-m", "pylog", "serve", "--listen", self._listen]
+        command = [sys.executable, "-m", "pylog", "serve"]
+        command += [] if "listeners" in self._config else ["--listen", self._listen]
         command += [argument for directory in self.directories for argument in ("--data", str(directory))]
         command += ["--stop-with-parent"] + (["--remove-data"] if self._temporary else [])
+        command += [] if self._metrics is None else ["--metrics", self._metrics]
         for name, value in self._config.items():
             command += ["--set", f"{name}={_text_of(value)}"]
         process = subprocess.Popen(
@@ -82,12 +90,30 @@ class Broker:
         )
         assert process.stdout is not None
         line = process.stdout.readline()
+        if line.startswith(_METRICS_READY):
+            self.metrics_url = line.removeprefix(_METRICS_READY).strip()
+            line = process.stdout.readline()
         if not line.startswith(_READY):
             process.communicate()
             raise BrokerFailed(self.log.strip() or "the broker ended without a word")
         self._process = process
         self._listen = line.removeprefix(_READY).strip()
         return self
+
+    def create_topic(self, name: str | None = None, partitions: int = -1, **configs: Any) -> str:
+        """Its name, one that no other topic has unless one is given. -1: `num.partitions`. Options of the topic have
+        Kafka's names: `create_topic(partitions=4, **{"retention.ms": 60_000})`."""
+        from pylog.connector.client.cluster import Cluster
+        from pylog.connector.client.config import ClientConfig
+
+        name = name or f"topic-{uuid.uuid4().hex[:12]}"
+        texts = {key: _text_of(value) for key, value in configs.items()}
+        cluster = Cluster(ClientConfig.parse({"bootstrap.servers": self.bootstrap_servers}))
+        try:
+            cluster.create_topic(name, partitions, configs=texts)
+        finally:
+            cluster.pool.close()
+        return name
 
     @property
     def log(self) -> str:
@@ -128,6 +154,7 @@ class Broker:
         with contextlib.suppress(Exception):
             if os.getpid() == self._owner:  # not in a forked child that lets go of its copy
                 self.stop()
+                self._log.close()
 
 
 def _text_of(value: Any) -> str:
