@@ -1,68 +1,127 @@
 """One client connection: frames in, answers out, one request at a time and in order.
 
-As in Kafka, the next request of a connection is taken up when the last one is answered; what a
-client sends meanwhile waits in one bounded buffer and then in the socket, so a client that never
-reads, or never stops sending, holds its own memory and nobody else's.
+As in Kafka, the next request of a connection is taken up when the last one is answered; what a client sends meanwhile
+waits in a bounded buffer and then in the socket, so a client that never reads, or never stops sending, holds its own
+memory and nobody else's.
 
-A frame is received straight into the buffer that its records are written to disk from. A handler
-may use views of that buffer until it returns; what it needs after its first `await` it copies.
+All connections receive into one buffer. A frame that arrives whole is handled there, before anybody else receives; only
+what is left over moves into memory of the connection's own, which grows with the bytes that come and not with what was
+announced. So a handler may use views of its frame until it returns, and no longer: what it needs later, also after its
+first `await`, it copies.
 """
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
-from typing import TypeGuard, cast
+from typing import TYPE_CHECKING, cast
 
+from pylog.broker_lite import cold
+from pylog.broker_lite.foreign_protocols import looks_like
 from pylog.broker_lite.protocol.framing import SIZE_BYTES
 from pylog.broker_lite.protocol.wire import I32, MalformedFrame
 from pylog.storage.log import FileSlice
+from pylog.storage.ports import NOT_WAITING, WouldWait
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.connections import Connections
 
 logger = logging.getLogger(__name__)
 
 Parts = list[bytes | bytearray | FileSlice]
 Answer = Parts | None | Awaitable[Parts | None]  # None: the client wants no answer (acks=0)
 
-_RECEIVE_BYTES = 64 * 1024
+_AHEAD_BYTES = 64 * 1024  # of requests that wait for the one before them; more stays in the socket
+_SMALL_BYTES = 1024  # a request of this size may always come, however short memory is: a heartbeat is one
+_GROWTH = 4  # a frame gets so many times the memory of what has come of it
 _SENDFILE_BYTES_MIN = 48 * 1024  # below this one read and one write are cheaper than a sendfile
+_SENDFILE_BYTES_MAX = 2 << 20  # at once: as much is read ahead for a client that may not take it
 _TOGETHER_BYTES = 4 * 1024  # answers up to this many bytes leave in one system call, if their requests came in one
+_WRITE_BYTES = 256 * 1024  # of small pieces of an answer, before the client must have taken some
+_PRODUCE = b"\0\0"  # its key
 
 
 class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_all",
+        "_answer",
+        "_answers",
+        "_buffer",
+        "_counted_bytes",
+        "_drained",
+        "_end",
+        "_ended",
+        "_finishing",
+        "_host",
+        "_lost",
+        "_peer",
+        "_start",
+        "_starved",
+        "_task",
+        "_transport",
+        "_under_way_bytes",
+        "_write_paused",
+        "_writes_records",
+        "address",
+        "frame_since",
+        "is_answering",
+        "touched",
+    )
+
     def __init__(
-        self, answer: Callable[[memoryview, str], Answer], request_bytes_max: int, connections: set["Connection"]
+        self, answer: Callable[[memoryview, str], Answer], all_connections: "Connections", address: tuple[str, int]
     ) -> None:
         self._answer = answer
-        self._request_bytes_max = request_bytes_max
-        self._connections = connections
-        self._small = bytearray(_RECEIVE_BYTES)
-        self._buffer = self._small
+        self._all = all_connections
+        self.address = address[0]
+        self._host, self._peer = f"/{address[0]}", f"{address[0]}:{address[1]}"
+        self._buffer: bytearray | None = None  # between two calls of asyncio's it is never the shared one
         self._start = 0  # of the next frame, its size included
         self._end = 0  # of what was received
+        self._counted_bytes = 0  # of the buffer, if it is our own
+        self._under_way_bytes = 0  # of the request that is worked on
         self._answers = bytearray()  # that have not been written yet
         self._task: asyncio.Task[None] | None = None
+        self._writes_records = False  # the task: it goes on though the client has gone
+        self._drained: asyncio.Future[None] | None = None
         self._write_paused = False
-        self._peer = "?"
-        self._host = "?"
+        self._starved = False  # stopped reading until there is memory
+        self._finishing = False  # no more is read; what has come whole is answered
+        self._ended = False  # by us: nothing more is taken up
+        self._lost = False
+        self.is_answering = False  # the client waits for the broker
+        self.touched = self.frame_since = all_connections.tick
 
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        address = transport.get_extra_info("peername")
-        self._host, self._peer = f"/{address[0]}", f"{address[0]}:{address[1]}"
-        self._connections.add(self)
+        self._all.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connections.discard(self)
-        if self._task is not None:
+        self._lost, self._write_paused = True, False
+        self._all.remove(self)
+        self._wake_writer()
+        if self._task is None:
+            self._advance()
+        elif not self._writes_records:
             self._task.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._buffer is None:
+            # Where memory is short only the size is read, which tells whether the rest can be.
+            return self._all.size_view if self._all.memory.is_short else self._all.received_view
+        if self._end == len(self._buffer):  # requests that wait for the one before them
+            return self._all.received_view
         return memoryview(self._buffer)[self._end :]
 
     def buffer_updated(self, count: int) -> None:
-        self._end += count
+        self.touched = self._all.tick
+        if self._buffer is None:
+            self._buffer, self._start, self._end = self._all.received, 0, count
+        elif self._end == len(self._buffer):
+            self._own(self._buffer[self._start :] + self._all.received_view[:count])
+        else:
+            self._end += count
         self._advance()
 
     def pause_writing(self) -> None:
@@ -70,131 +129,296 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self.touched = self._all.tick
+        self._wake_writer()
         self._advance()
 
     # Frames
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return self._task is None and not self._write_paused
 
+    @property
+    def held_bytes(self) -> int:
+        """Of a request that has not come whole."""
+        return self._counted_bytes if self._task is None and not self._starved else 0
+
     def _advance(self) -> None:
-        """Take up whole frames while nothing is under way, then make room for more."""
-        while self.idle and not self._transport.is_closing():
+        """Take up whole frames while nothing is under way, then keep what is left and make room for more."""
+        while self._task is None and not self._write_paused and not self._ended:
             frame = self._next_frame()
             if frame is None:
                 break
             self._take_up(frame)
-        self._write_answers()
-        if self._transport.is_closing():
-            return
-        if self._end == len(self._buffer):
-            self._transport.pause_reading()  # full: the rest waits in the socket
-        elif self.idle:
-            self._transport.resume_reading()
+        if self._answers:
+            self._write_answers()
+        if self._ended or (self._lost and self._task is None):
+            self._release()
+        elif not self._lost:
+            self._keep()
 
     def _next_frame(self) -> memoryview | None:
-        received = self._end - self._start
-        if received >= SIZE_BYTES:
-            (size,) = I32.unpack_from(self._buffer, self._start)
-            if not 0 < size <= self._request_bytes_max:
-                self._close(f"announced a request of {size} bytes (socket.request.max.bytes={self._request_bytes_max})")
-                return None
-            if received >= SIZE_BYTES + size:
-                start = self._start + SIZE_BYTES
-                self._start = start + size
-                return memoryview(self._buffer)[start : self._start]
-            if SIZE_BYTES + size > len(self._buffer):  # a buffer of its own, of just its size
-                large = bytearray(SIZE_BYTES + size)
-                large[:received] = memoryview(self._buffer)[self._start : self._end]
-                self._buffer, self._start, self._end = large, 0, received
-                return None
-        self._compact(received)
-        return None
-
-    def _compact(self, received: int) -> None:
-        if self._start:
-            self._small[:received] = bytes(memoryview(self._buffer)[self._start : self._end])
-            self._buffer, self._start, self._end = self._small, 0, received
+        received = self._end - self._start - SIZE_BYTES
+        if self._buffer is None or received < 0:
+            return None
+        (size,) = I32.unpack_from(self._buffer, self._start)
+        if not 0 < size <= self._all.request_bytes_max:
+            hint = looks_like(bytes(self._buffer[self._start : self._start + SIZE_BYTES]))
+            allowed = f"socket.request.max.bytes={self._all.request_bytes_max}"
+            self._close(f"announced a request of {size} bytes ({allowed}){hint}")
+            return None
+        if received < size:
+            return None
+        start = self._start + SIZE_BYTES
+        self._start = start + size
+        frame = memoryview(self._buffer)[start : self._start]
+        if self._lost and frame[:2] != _PRODUCE:  # a producer that wants no answer sends, and goes
+            return None
+        return frame
 
     def _take_up(self, frame: memoryview) -> None:
         try:
             answer = self._answer(frame, self._host)
             if answer is None:
                 return
-            if not isinstance(answer, list):
-                self._task = asyncio.get_running_loop().create_task(self._send_later(answer))
-            elif any(_is_large(part) for part in answer):
-                self._task = asyncio.get_running_loop().create_task(self._send(answer))
+            if isinstance(answer, list):
+                together = _together(answer)
+                if together is not None:
+                    self._answers += together
+                    if len(self._answers) >= _TOGETHER_BYTES:
+                        self._write_answers()
+                    return
+                self._writes_records = False
+                self._task = asyncio.get_running_loop().create_task(self._send_now(answer))
             else:
-                self._answers += b"".join([_bytes_of(part) for part in answer])
-                if len(self._answers) >= _TOGETHER_BYTES:
-                    self._write_answers()
+                self._writes_records = frame[:2] == _PRODUCE
+                self._under_way_bytes = len(frame)
+                self._all.memory.take_anyway(len(frame))
+                self._task = asyncio.get_running_loop().create_task(self._send_later(answer))
         except MalformedFrame as error:
             self._close(f"sent what is not a request: {error}")
         except Exception:
-            logger.exception("a request of %s failed", self._peer)
-            self._write_answers()  # of those before it
-            self._transport.abort()
+            self._fail()
+
+    # Memory
+
+    def _keep(self) -> None:
+        """What is left of the buffer stays here, in memory of our own; reading goes on where there is room for more."""
+        left = self._end - self._start
+        if not left:
+            self._release()
+        elif self._task is not None or self._write_paused:  # whole requests, perhaps, that wait
+            if self._buffer is self._all.received:
+                self._own(self._buffer[self._start : self._end])
+            if left >= _AHEAD_BYTES or self._all.memory.is_short:
+                self._transport.pause_reading()
+                return
+        elif self._finishing:
+            self._release()
+        elif not self._has_room(left):
+            self._transport.pause_reading()
+            return
+        if not self._finishing:
+            self._transport.resume_reading()
+        elif self.is_idle and self._buffer is None:
+            self._transport.close()
+
+    def _has_room(self, left: int) -> bool:
+        """For more of the frame of which so many bytes have come; False: not now."""
+        buffer, size = self._buffer, _SMALL_BYTES
+        assert buffer is not None
+        is_own = buffer is not self._all.received
+        if is_own and self._start == 0 and self._end < len(buffer):
+            return True
+        if left >= SIZE_BYTES:
+            size = SIZE_BYTES + I32.unpack_from(buffer, self._start)[0]
+        wanted = min(size, max(_SMALL_BYTES, _GROWTH * left))
+        if not is_own or self._start:  # a frame begins
+            self.frame_since = self._all.tick
+            self._all.memory.no_more(self)
+        if wanted > _SMALL_BYTES and wanted > self._counted_bytes:
+            if not self._all.memory.take(self, wanted - self._counted_bytes):
+                self._starved = True
+                if not is_own:
+                    self._own(buffer[self._start : self._end])
+                return False
+            self._counted_bytes = wanted
+        grown = bytearray(wanted)
+        grown[:left] = memoryview(buffer)[self._start : self._end]
+        self._own(grown, left)
+        return True
+
+    def _own(self, buffer: bytearray, end: int | None = None) -> None:
+        more = len(buffer) - self._counted_bytes
+        self._counted_bytes = len(buffer)
+        if more >= 0:
+            self._all.memory.take_anyway(more)
+        else:
+            self._all.memory.give_back(-more)
+        self._buffer, self._start, self._end = buffer, 0, len(buffer) if end is None else end
+
+    def _release(self) -> None:
+        self._buffer = None
+        self._start = self._end = 0
+        counted, self._counted_bytes = self._counted_bytes, 0
+        if counted:
+            self._all.memory.give_back(counted)
+        if not self._under_way_bytes:
+            self._all.memory.no_more(self)
+
+    def _done(self) -> None:
+        """The request that was worked on needs no memory any more."""
+        count, self._under_way_bytes = self._under_way_bytes, 0
+        self._all.memory.give_back(count)
+        self._all.memory.no_more(self)
+
+    def try_again(self) -> None:
+        """There may be memory."""
+        self._starved = False
+        self.frame_since = self._all.tick
+        if not self._ended and not self._lost:
+            self._keep()
+
+    # Answers
 
     def _write_answers(self) -> None:
-        if self._answers:
-            answers, self._answers = self._answers, bytearray()
+        answers, self._answers = self._answers, bytearray()
+        if not self._lost:
             self._transport.write(answers)
 
-    # Answers that take a while
-
     async def _send_later(self, answer: Awaitable[Parts | None]) -> None:
+        parts: Parts | None = None
+        self.is_answering = True
         try:
             parts = await answer
+        except asyncio.CancelledError:
+            logger.debug("%s did not wait for its answer", self._peer)
+        except MalformedFrame as error:
+            self._close(f"sent what is not a request: {error}")
         except Exception:
-            logger.exception("a request of %s failed", self._peer)
-            self._transport.abort()
-            return
-        await self._send(parts or [])
+            self._fail()
+        self.is_answering = False
+        self._done()
+        await self._send_now(parts or [])
 
-    async def _send(self, parts: Parts) -> None:
-        loop = asyncio.get_running_loop()
-        pending: list[bytes | bytearray] = []
+    async def _send_now(self, parts: Parts) -> None:
         try:
-            for part in parts:
-                if not _is_large(part):
-                    pending.append(_bytes_of(part))
-                    continue
-                self._transport.write(b"".join(pending))
-                pending.clear()
-                sent = await loop.sendfile(self._transport, part.file, part.position, part.length)  # type: ignore[arg-type]
-                if sent != part.length:
-                    raise OSError(f"{part.length - sent} bytes are missing at the end of {part.file}")
-            self._transport.write(b"".join(pending))
+            if not self._lost and not self._ended:
+                await self._send(parts)
         except (ConnectionError, RuntimeError) as error:  # RuntimeError: the transport is closing
             logger.debug("%s went away: %s", self._peer, error)
-            self._transport.abort()
+            self._abort()
         except Exception:  # half an answer is out: nothing sensible can follow it
             logger.exception("an answer to %s could not be sent", self._peer)
-            self._transport.abort()
+            self._abort()
         finally:
             self._task = None
+            self.touched = self._all.tick
+            self._advance()
+
+    async def _send(self, parts: Parts) -> None:
+        pending = bytearray()
+        for part in parts:
+            if isinstance(part, FileSlice):
+                if part.length >= _SENDFILE_BYTES_MIN:
+                    self._transport.write(pending)
+                    pending = bytearray()
+                    await self._send_file(part)
+                    continue
+                pending += await _read(part)
+            else:
+                pending += part
+            if len(pending) >= _WRITE_BYTES:
+                self._transport.write(pending)
+                pending = bytearray()
+                await self._client_takes_some()
+        self._transport.write(pending)
+
+    async def _send_file(self, part: FileSlice) -> None:
+        """By pieces: of each it is asked first whether it is in memory, and none is read ahead of the client by far."""
+        loop = asyncio.get_running_loop()
+        file, position, end = part.file, part.position, part.position + part.length
+        while position < end:
+            count = min(end - position, _SENDFILE_BYTES_MAX)
+            if not file.is_in_memory(position, count):
+                await cold.waited(file.read_ahead, position, count)
+            sent = await loop.sendfile(self._transport, file, position, count)  # type: ignore[arg-type]
+            if sent != count:
+                raise OSError(f"{count - sent} bytes are missing at the end of {file.path}")
+            position += count
+            self.touched = self._all.tick
+
+    async def _client_takes_some(self) -> None:
+        if self._write_paused:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+        if self._lost:
+            raise ConnectionResetError("in the middle of an answer")
+
+    def _wake_writer(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    # The end
+
+    def finish(self) -> None:
+        """Answer what has come whole, then close."""
+        self._finishing = True
+        self._transport.pause_reading()
         self._advance()
+
+    def close_for(self, why: str) -> None:
+        self._close(why)
+        self._release()
+
+    def abort(self) -> None:
+        self._abort()
+        self._release()
 
     def _close(self, why: str) -> None:
         logger.warning("closed the connection of %s, which %s", self._peer, why)
         self._write_answers()  # of what came before it
+        self._abort()
+
+    def _fail(self) -> None:
+        logger.exception("a request of %s failed", self._peer)
+        self._write_answers()  # of those before it
+        self._abort()
+
+    def _abort(self) -> None:
+        self._ended = True
         self._transport.abort()
 
-    def close(self) -> None:
-        """Send what is written, then close."""
-        self._transport.close()
+
+def _together(answer: Parts) -> bytes | None:
+    """The whole of it, if it is small and can be had without waiting; None: it is for a task to send."""
+    slices_bytes = 0
+    for part in answer:
+        if isinstance(part, FileSlice):
+            slices_bytes += part.length
+    if not slices_bytes:
+        return b"".join(cast(list[bytes], answer))
+    if slices_bytes >= _SENDFILE_BYTES_MIN:
+        return None
+    try:
+        with NOT_WAITING:
+            return b"".join([_bytes_of(part) if isinstance(part, FileSlice) else part for part in answer])
+    except WouldWait:
+        return None
 
 
-def _is_large(part: bytes | bytearray | FileSlice) -> TypeGuard[FileSlice]:
-    return isinstance(part, FileSlice) and part.length >= _SENDFILE_BYTES_MIN
+async def _read(part: FileSlice) -> bytes:
+    try:
+        with NOT_WAITING:
+            return _bytes_of(part)
+    except WouldWait as read:
+        await cold.waited(read.wait)
+    return _bytes_of(part)
 
 
-def _bytes_of(part: bytes | bytearray | FileSlice) -> bytes | bytearray:
-    if isinstance(part, FileSlice):
-        data = os.pread(part.file.fileno(), part.length, part.position)
-        if len(data) != part.length:
-            raise OSError(f"{part.length - len(data)} bytes are missing at the end of {part.file}")
-        return data
-    return part
+def _bytes_of(part: FileSlice) -> bytes:
+    data = part.file.read_at(part.position, part.length)
+    if len(data) != part.length:
+        raise OSError(f"{part.length - len(data)} bytes are missing at the end of {part.file.path}")
+    return data

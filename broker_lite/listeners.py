@@ -14,7 +14,6 @@ from pylog.broker_lite.config import BrokerConfig, ConfigError
 
 _DEFAULT = ("PLAINTEXT://127.0.0.1:9092",)
 _PLAINTEXT = "PLAINTEXT"
-_BACKLOG = 1024  # connections that the system holds until the broker gets to them
 
 
 class Endpoint(NamedTuple):
@@ -115,7 +114,7 @@ def _is_wildcard(host: str) -> bool:
 
 
 def open_sockets(listener: Listener) -> tuple[list[socket.socket], Endpoint]:
-    """Sockets that listen at every address of the listener's host, and what its clients are told."""
+    """Sockets that have every address of the listener's host, to listen there, and what its clients are told."""
     host, port = listener.bind
     opened: list[socket.socket] = []
     try:
@@ -126,7 +125,6 @@ def open_sockets(listener: Listener) -> tuple[list[socket.socket], Endpoint]:
                 continue
             opened.append(one)
             one.bind((address[0], port, *address[2:]))
-            one.listen(_BACKLOG)
             port = one.getsockname()[1]  # the same at all addresses, where the system picks it
     except OSError as error:
         for one in opened:

@@ -6,13 +6,15 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from functools import partial
 
+from pylog.broker_lite.acceptor import Acceptor
 from pylog.broker_lite.broker import Broker
-from pylog.broker_lite.config import BrokerConfig, ConfigError
-from pylog.broker_lite.connection import Connection
+from pylog.broker_lite.config import BrokerConfig
+from pylog.broker_lite.connections import Connections
 from pylog.broker_lite.dispatch import answer
 from pylog.broker_lite.listeners import Endpoint, listeners_of, open_sockets
 from pylog.broker_lite.watch import watched
@@ -22,25 +24,8 @@ logger = logging.getLogger(__name__)
 _LIMIT_PER_SEGMENT = 4  # an open one has two descriptors; the other half is for connections, and for reads under way
 _NO_LIMIT = 1 << 20
 
-_WILDCARDS = ("", "0.0.0.0", "::", "*")
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """`host:port`, an IPv6 address in brackets. A wildcard is refused: clients could not come back to it."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"--listen {text}: must be host:port, such as 127.0.0.1:9092 (port 0 picks a free one)")
-    host = host.removeprefix("[").removesuffix("]")
-    if host in _WILDCARDS:
-        raise ConfigError(
-            f"--listen {text}: clients are told this address, so it must be one that they can reach; "
-            "name the interface's own address (advertised.listeners are not supported yet)"
-        )
-    return host, int(port)
-
 
 async def serve(
-    listen: tuple[str, int],
     config: BrokerConfig,
     ready: Callable[[str], None],
     stop_when: asyncio.Event | None = None,
@@ -48,12 +33,13 @@ async def serve(
     metrics: tuple[str, int] | None = None,
     metrics_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Run until SIGTERM, SIGINT or `stop_when`; `ready` is told the address once connections are accepted."""
+    """Run until SIGTERM, SIGINT or `stop_when`; `ready` is told where clients connect to, once they are accepted."""
     segments_max = _raise_open_files_limit() // _LIMIT_PER_SEGMENT
-    stop = stop_when or asyncio.Event()
+    stop, hurry = stop_when or asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, _stop_or_hurry, stop, hurry)
+    opened = _open_sockets(config)  # before the data is looked at: a port that is taken is told at once
     logger.info("starting with %s", ", ".join(map(str, config.directories)))
     async with watched(metrics, metrics_ready) as watch:
         # In a thread: recovery may take long, and meanwhile the process says that it is alive.
@@ -62,25 +48,48 @@ async def serve(
         broker.coordinator.loaded()
         watch.loaded(broker)
         broker.upkeep.start()
-        connections: set[Connection] = set()
+        connections = Connections(config)
         try:
-            (listener,) = listeners_of(BrokerConfig.parse({"listeners": f"PLAINTEXT://{Endpoint(*listen)}"}))
-            sockets, endpoint = open_sockets(listener)
-            answered = watch.measured(partial(answer, broker, endpoint))
-            make = partial(Connection, answered, config["socket.request.max.bytes"], connections)
-            server = await loop.create_server(make, sock=sockets[0])
+            acceptors = [
+                Acceptor(sockets, watch.measured(partial(answer, broker, endpoint)), connections, lambda: broker.config)
+                for sockets, endpoint in opened
+            ]
+            connections.start()
+            for acceptor in acceptors:
+                acceptor.start()
             watch.running()
-            logger.info("listening on %s, node %d of cluster %s", endpoint, broker.node_id, broker.cluster_id)
-            ready(str(endpoint))
+            addresses = ",".join(str(endpoint) for _, endpoint in opened)
+            logger.info("listening on %s, node %d of cluster %s", addresses, broker.node_id, broker.cluster_id)
+            ready(addresses)
             await stop.wait()
             watch.stopping()
             logger.info("stopping")
-            server.close()
-            for connection in tuple(connections):
-                connection.close()
+            for acceptor in acceptors:
+                acceptor.close()
+            broker.stop_waiting()
+            await connections.finish(hurry)
         finally:
             await broker.close()
             logger.info("stopped")
+
+
+def _open_sockets(config: BrokerConfig) -> list[tuple[list[socket.socket], Endpoint]]:
+    opened: list[tuple[list[socket.socket], Endpoint]] = []
+    try:
+        opened.extend(map(open_sockets, listeners_of(config)))
+    except BaseException:
+        for sockets, _ in opened:
+            for one in sockets:
+                one.close()
+        raise
+    return opened
+
+
+def _stop_or_hurry(stop: asyncio.Event, hurry: asyncio.Event) -> None:
+    """A second signal: do not wait for clients. What is written is synced all the same."""
+    if stop.is_set():
+        hurry.set()
+    stop.set()
 
 
 def _raise_open_files_limit() -> int:

@@ -18,7 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--data", type=Path, action="append", default=[], metavar="DIR", help="where the logs are kept; may be repeated"
     )
     serve.add_argument(
-        "--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="port 0 picks a free one (%(default)s)"
+        "--listen",
+        metavar="HOST:PORT",
+        help="short for listeners=PLAINTEXT://HOST:PORT, and wins over it; port 0 picks a free one (127.0.0.1:9092)",
     )
     serve.add_argument("--config", type=Path, metavar="FILE", help="a TOML file such as conf/broker.toml")
     serve.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one option; wins over the file")
@@ -46,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(given: argparse.Namespace) -> int:
-    from pylog.broker_lite import log_format, server, watch
+    from pylog.broker_lite import listeners, log_format, server, watch
     from pylog.broker_lite.config import BrokerConfig, ConfigError
     from pylog.broker_lite.protocol.wire import MalformedFrame
     from pylog.storage.errors import StorageError
@@ -57,12 +59,12 @@ def _serve(given: argparse.Namespace) -> int:
         stop = asyncio.Event()
         if given.stop_with_parent:
             server.stop_with_parent(stop)
-        await server.serve(listen, config, _ready, stop, metrics=metrics, metrics_ready=_metrics_ready)
+        await server.serve(config, _ready, stop, metrics=metrics, metrics_ready=_metrics_ready)
 
     try:
-        listen = server.parse_address(given.listen)
         metrics = None if given.metrics is None else watch.parse_address(given.metrics)
-        config = BrokerConfig.load(given.config, given.set, given.data)
+        listen = [] if given.listen is None else [f"listeners={listeners.short_form(given.listen)}"]
+        config = BrokerConfig.load(given.config, [*given.set, *listen], given.data)
         asyncio.run(run())
     except (ConfigError, StorageError, MalformedFrame, OSError) as error:
         print(f"pylog: {error}", file=sys.stderr)

@@ -1,0 +1,14 @@
+"""Waiting for a disk that the loop must not wait for. Each read has a thread of its own, up to a few at a time, so that
+neither a sync nor a slow disk of somebody else's log is in its way."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+_THREADS = 4  # more would read no faster from one disk, and take turns with the loop
+
+_readers = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="cold-read")
+
+
+def waited(wait: Callable[..., object], *args: object) -> "asyncio.Future[object]":
+    return asyncio.get_running_loop().run_in_executor(_readers, wait, *args)
