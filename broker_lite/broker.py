@@ -154,10 +154,10 @@ class Broker:
             )
         return found
 
-    def name_of(self, topic_id: UUID) -> str:
+    def name_of(self, topic_id: bytes) -> str:
         name = self.topics.name_of(topic_id)
         if name is None:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id}.")
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {UUID(bytes=topic_id)}.")
         return name
 
     def exists(self, topic: str, index: int) -> bool:

@@ -18,8 +18,8 @@ class RequestError(Exception):
 class RecordsRefused(RequestError):
     """A batch that is refused because of some of its records: (index in the batch, what is wrong with it)."""
 
-    def __init__(self, message: str, records: Sequence[tuple[int, str]]) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, message)
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
         self.records = records
 
 

@@ -1,61 +1,81 @@
 """Fetch, key 1. Finds positions; the kernel sends the bytes. Too little there: it waits, for a while.
 
-Every answer says "no session" (session id 0), so clients name all their partitions in each request.
+A request is answered for the partitions that it names or, in a session, for all that the session has: then only with
+what is news.
 """
 
 import asyncio
+from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
+from pylog.broker_lite import cold
 from pylog.broker_lite.api import Api, Request
 from pylog.broker_lite.connection import Answer, Parts
-from pylog.broker_lite.errors import EXPECTED, error_of
-from pylog.broker_lite.partition import Partition, Waiter, check_epoch
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
+from pylog.broker_lite.fetch_sessions import Session
+from pylog.broker_lite.partition import LEADER_EPOCH, Partition, Waiter, check_epoch
 from pylog.broker_lite.protocol import fetch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import READ_COMMITTED, FetchPartition, FetchRequest, PartitionHead
 from pylog.storage.batch import PREFIX_BYTES, read_prefix
+from pylog.storage.epochs import UNDEFINED_OFFSET
 from pylog.storage.errors import OffsetOutOfRange
-from pylog.storage.log import FileSlice
+from pylog.storage.log import FileSlice, PartitionLog
+from pylog.storage.ports import NOT_WAITING, WouldWait
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
+_COLD_LOOKS_MAX = 10  # most need three: a page of the index, of the first batch, of the last one
+
+
+class _Read(NamedTuple):
+    head: PartitionHead
+    records: FileSlice | None
+    partition: Partition | None
+    place: tuple[str, int]  # where that is, by the topic's name
+
 
 class _Found(NamedTuple):
-    heads: list[PartitionHead]
-    slices: list[FileSlice | None]
+    reads: list[_Read]
     size_bytes: int
-    has_error: bool
+    is_urgent: bool  # something that the reader must hear of at once
+    cold: list[WouldWait]  # what the disk must be waited for, before all is found
 
 
 def answer(broker: "Broker", request: Request) -> Answer:
-    message = fetch.decode_request(request.body, request.version)
-    if message.session_id != fetch.NO_SESSION_ID:  # never given out
-        return list(fetch.encode_response_pieces([], request.version, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-    bytes_max = min(message.max_bytes, broker.config["fetch.max.bytes"])
+    version = request.version
+    message = fetch.decode_request(request.body, version)
+    session = None
+    if message.session_id != fetch.NO_SESSION_ID or message.session_epoch != fetch.SESSIONLESS_EPOCH:
+        try:
+            session = broker.fetch_sessions.session_of(message, by_id=version >= fetch.IDS_SINCE)
+        except RequestError as error:
+            return list(fetch.encode_response_pieces([], version, error.code))
+    bytes_max = min(message.max_bytes, broker.fetch_bytes_max)
     # It must not wait for more than it may send.
     message = message._replace(max_bytes=bytes_max, min_bytes=min(message.min_bytes, bytes_max))
-    found = _find(broker, message)
-    if _enough(found, message) or message.max_wait_ms <= 0:
-        return _parts(broker, found, request.version)
-    return _wait(broker, message, found, request.version)
+    found = _find(broker, message, session)
+    if not found.cold and (message.max_wait_ms <= 0 or _enough(found, message, session)):
+        return _parts(found, session, version)
+    return _wait(broker, message, session, found, version)
 
 
-def _enough(found: _Found, message: FetchRequest) -> bool:
-    return found.size_bytes >= message.min_bytes or found.has_error or not message.partitions
+def _enough(found: _Found, message: FetchRequest, session: Session | None) -> bool:
+    if found.size_bytes >= message.min_bytes or found.is_urgent:
+        return True
+    return not (message.partitions or session)
 
 
-async def _wait(broker: "Broker", message: FetchRequest, found: _Found, version: int) -> Parts:
+async def _wait(broker: "Broker", message: FetchRequest, session: Session | None, found: _Found, version: int) -> Parts:
     """Until there is enough, an error, or no time left."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + message.max_wait_ms / 1000
-    while not _enough(found, message) and (left := deadline - loop.time()) > 0:
+    found = await _read_from_disk(broker, message, session, found)
+    while not (_enough(found, message, session) or broker.is_closing) and (left := deadline - loop.time()) > 0:
         waiter = Waiter(message.min_bytes - found.size_bytes)
-        waited = [
-            broker.partitions[place]
-            for one in message.partitions
-            if (place := (one.topic, one.partition)) in broker.partitions
-        ]
+        waited = _partitions_of(broker, message.partitions if session is None else session.places())
         for partition in waited:
             partition.waiters.add(waiter)
         timer = loop.call_later(left, waiter.wake)
@@ -65,64 +85,105 @@ async def _wait(broker: "Broker", message: FetchRequest, found: _Found, version:
             timer.cancel()
             for partition in waited:
                 partition.waiters.discard(waiter)
-        found = _find(broker, message)
-    return _parts(broker, found, version)
+        found = await _read_from_disk(broker, message, session, _find(broker, message, session))
+    return _parts(found, session, version)
 
 
-def _find(broker: "Broker", message: FetchRequest) -> _Found:
-    heads: list[PartitionHead] = []
-    slices: list[FileSlice | None] = []
-    room = message.max_bytes
-    size_bytes, has_error = 0, False
-    for asked in message.partitions:
-        head, found = _read(broker, asked, room - size_bytes, message.isolation_level, first=size_bytes == 0)
-        has_error = has_error or head.error_code != ErrorCode.NONE
-        size_bytes += head.records_bytes
-        heads.append(head)
-        slices.append(found)
-    return _Found(heads, slices, size_bytes, has_error)
+async def _read_from_disk(broker: "Broker", message: FetchRequest, session: Session | None, found: _Found) -> _Found:
+    """What was found when threads have waited for the disk: a look-up goes from page to page. Where that does not end,
+    because memory is so short or a disk fails, the loop has to wait itself."""
+    for number in range(_COLD_LOOKS_MAX):
+        if not found.cold:
+            break
+        waited = await asyncio.gather(*(cold.waited(one.wait) for one in found.cold), return_exceptions=True)
+        may_wait = number == _COLD_LOOKS_MAX - 1 or any(isinstance(one, BaseException) for one in waited)
+        found = _find(broker, message, session, may_wait=may_wait)
+    return found
 
 
-def _read(
-    broker: "Broker", asked: FetchPartition, room: int, isolation_level: int, *, first: bool
-) -> tuple[PartitionHead, FileSlice | None]:
+def _partitions_of(broker: "Broker", asked: Iterable[FetchPartition]) -> list[Partition]:
+    names = ((broker.topics.name_of(one.topic), one.partition) for one in asked)
+    found = [broker.partitions.get((name, index)) for name, index in names if name is not None]
+    return [partition for partition in found if partition is not None]
+
+
+def _find(broker: "Broker", message: FetchRequest, session: Session | None, *, may_wait: bool = False) -> _Found:
+    reads: list[_Read] = []
+    cold_reads: list[WouldWait] = []
+    room, size_bytes, is_urgent = message.max_bytes, 0, False
+    with nullcontext() if may_wait else NOT_WAITING:
+        for asked in message.partitions if session is None else session.to_look_at(broker.partitions):
+            try:
+                read = _read(broker, asked, room - size_bytes, message, first=size_bytes == 0)
+            except WouldWait as wait:
+                cold_reads.append(wait)
+                continue
+            head = read.head
+            if head.error_code or head.diverging_epoch is not None:
+                is_urgent = True
+            size_bytes += head.records_bytes
+            reads.append(read)
+    return _Found(reads, size_bytes, is_urgent, cold_reads)
+
+
+def _read(broker: "Broker", asked: FetchPartition, room: int, message: FetchRequest, *, first: bool) -> _Read:
     """A first batch is sent however large it is, so that a reader always gets on. What is not committed is not sent,
     nor, to a reader of committed transactions, what is not decided."""
+    topic, index, offset, bytes_max, epoch, _, last_epoch = asked
     high_watermark = last_stable_offset = log_start_offset = -1
-    aborted = None
+    aborted = found = partition = diverging = leader = None
+    place = ("", -1)
     try:
-        partition = broker.partition(asked.topic, asked.partition)
+        place = (topic if isinstance(topic, str) else broker.name_of(topic), index)
+        partition = broker.partition(*place)
         log = partition.log
         high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
         last_stable_offset = log.last_stable_offset
-        check_epoch(asked.current_leader_epoch)
-        found = None
-        if room > 0 or first:
-            end_offset = last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
-            found = log.read(asked.fetch_offset, min(asked.partition_max_bytes, room), end_offset)
-        elif not log_start_offset <= asked.fetch_offset <= high_watermark:
-            raise OffsetOutOfRange(asked.fetch_offset, log_start_offset, high_watermark)
-        if found is not None and found.length > room and not first:
-            found = None
-        if isolation_level == READ_COMMITTED:
-            aborted = [] if found is None else _aborted(partition, asked.fetch_offset, found, last_stable_offset)
+        if epoch >= 0:
+            check_epoch(epoch)
+        if message.replica_id >= 0:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "No other broker has a replica of this partition.")
+        if last_epoch >= 0:
+            diverging = _divergence(log, last_epoch, offset)
+        if diverging is None:
+            if room > 0 or first:
+                end_offset = last_stable_offset if message.isolation_level == READ_COMMITTED else high_watermark
+                found = log.read(offset, min(bytes_max, room), end_offset)
+            elif not log_start_offset <= offset <= high_watermark:
+                raise OffsetOutOfRange(offset, log_start_offset, high_watermark)
+            if found is not None and found.length > room and not first:
+                found = None
+        if message.isolation_level == READ_COMMITTED:
+            aborted = [] if found is None else _aborted(partition, offset, found, last_stable_offset)
         code = ErrorCode.NONE
     except EXPECTED as error:
         code, found = error_of(error)[0], None
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            leader = (broker.node_id, LEADER_EPOCH)
         if broker.requests is not None:
             broker.requests.note_error(fetch.SPEC.key, code)
     records_bytes = 0 if found is None else found.length
     head = PartitionHead(
-        asked.topic,
-        asked.partition,
+        topic,
+        index,
         code,
         high_watermark,
         last_stable_offset,
         log_start_offset,
         records_bytes,
         aborted,
+        diverging,
+        leader,
     )
-    return head, found
+    return _Read(head, found, partition, place)
+
+
+def _divergence(log: PartitionLog, last_epoch: int, offset: int) -> tuple[int, int] | None:
+    """Where the reader, whose last record is of this epoch, has something else than this log."""
+    epoch, end_offset = log.epochs.end_offset_for(last_epoch, log.log_end_offset)
+    if end_offset == UNDEFINED_OFFSET:
+        raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
+    return (epoch, end_offset) if epoch < last_epoch or end_offset < offset else None
 
 
 def _aborted(partition: Partition, offset: int, found: FileSlice, end_offset: int) -> list[tuple[int, int]]:
@@ -135,13 +196,19 @@ def _aborted(partition: Partition, offset: int, found: FileSlice, end_offset: in
     return [(one.producer_id, one.first_offset) for one in partition.log.aborted_transactions(offset, end_offset)]
 
 
-def _parts(broker: "Broker", found: _Found, version: int) -> Parts:
-    pieces = fetch.encode_response_pieces(found.heads, version)
+def _parts(found: _Found, session: Session | None, version: int) -> Parts:
+    reads = found.reads
+    session_id = fetch.NO_SESSION_ID
+    if session is not None:
+        session_id = session.id
+        reads = [read for read in reads if session.tell(read.head, read.partition, read.place)]
+    pieces = fetch.encode_response_pieces([read.head for read in reads], version, session_id=session_id)
     parts: Parts = [pieces[0]]
-    for piece, records, head in zip(pieces[1:], found.slices, found.heads, strict=True):
+    for piece, (_, records, partition, _) in zip(pieces[1:], reads, strict=True):
         if records is not None:
             parts.append(records)
-            broker.partitions[head.topic, head.partition].bytes_out += records.length
+            if partition is not None:
+                partition.bytes_out += records.length
         parts.append(piece)
     return parts
 

@@ -23,7 +23,8 @@ async def handle(broker: "Broker", message: FindCoordinatorRequest, request: Req
     try:
         if message.key_type != GROUP:
             raise RequestError(
-                ErrorCode.INVALID_REQUEST, "This broker coordinates groups; transactions are not supported yet."
+                ErrorCode.INVALID_REQUEST,
+                "This broker coordinates groups; transactions and share groups are not supported yet.",
             )
         await broker.coordinator_ready()
         found = [_coordinator(broker, key, request.endpoint) for key in keys]

@@ -9,6 +9,7 @@ from pylog.broker_lite.group_coordinator import check_name, code_of
 from pylog.broker_lite.machines.offsets import CommittedOffset, Place
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_commit import (
+    IDS_SINCE,
     SPEC,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 
 async def handle(broker: "Broker", message: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
+    if request.version >= IDS_SINCE:
+        for topic in message.topics:
+            topic.name = broker.topics.name_of(topic.topic_id.bytes) or ""
     commits, errors = _by_partition(broker, message)
     try:
         check_name(message.group_id, ErrorCode.INVALID_GROUP_ID)
@@ -38,6 +42,7 @@ async def handle(broker: "Broker", message: OffsetCommitRequest, request: Reques
         topics=[
             OffsetCommitResponseTopic(
                 topic.name,
+                topic.topic_id,
                 [
                     OffsetCommitResponsePartition(one.partition_index, errors[topic.name, one.partition_index])
                     for one in topic.partitions
@@ -61,7 +66,7 @@ def _by_partition(
         for one in topic.partitions:
             place = (topic.name, one.partition_index)
             if not broker.exists(*place):
-                errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
                 continue
             commits[place] = CommittedOffset(
                 one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", now_ms, expire_ms

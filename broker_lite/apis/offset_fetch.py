@@ -1,4 +1,4 @@
-"""OffsetFetch, key 9. v2: all topics, where none is named. v8: many groups at once."""
+"""OffsetFetch, key 9. v2: all topics, where none is named. v8: many groups at once. v10: topics by id."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,7 @@ from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.topics import CONSUMER_OFFSETS
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_fetch import (
+    IDS_SINCE,
     SPEC,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -15,6 +16,7 @@ from pylog.broker_lite.protocol.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from pylog.broker_lite.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -28,7 +30,9 @@ def handle(broker: "Broker", message: OffsetFetchRequest, request: Request) -> O
             groups=[
                 OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
                 if _is_offline(broker, group.group_id)
-                else OffsetFetchResponseGroup(group.group_id, _topics(broker, group.group_id, group.topics))
+                else OffsetFetchResponseGroup(
+                    group.group_id, _topics(broker, group.group_id, group.topics, by_id=request.version >= IDS_SINCE)
+                )
                 for group in message.groups
             ]
         )
@@ -54,32 +58,42 @@ def _refused(asked: list[OffsetFetchRequestTopic]) -> list[OffsetFetchResponseTo
     return [
         OffsetFetchResponseTopic(
             topic.name,
-            [OffsetFetchResponsePartition(index, _NO_OFFSET, -1, "", code) for index in topic.partition_indexes],
+            partitions=[
+                OffsetFetchResponsePartition(index, _NO_OFFSET, -1, "", code) for index in topic.partition_indexes
+            ],
         )
         for topic in asked
     ]
 
 
 def _topics(
-    broker: "Broker", group: str, asked: list[OffsetFetchRequestTopic] | None
+    broker: "Broker", group: str, asked: list[OffsetFetchRequestTopic] | None, *, by_id: bool = False
 ) -> list[OffsetFetchResponseTopic]:
+    """By id: a topic that is no longer there has none, and is left out where all are asked for."""
     committed = broker.offsets.committed(group)
     if asked is None:
         by_topic: dict[str, list[int]] = {}
         for name, partition in sorted(committed):
             by_topic.setdefault(name, []).append(partition)
-        asked = [OffsetFetchRequestTopic(name, partitions) for name, partitions in by_topic.items()]
+        known = broker.topics.by_name
+        asked = [
+            OffsetFetchRequestTopic(name, known[name].topic_id if name in known else ZERO_UUID, partitions)
+            for name, partitions in by_topic.items()
+            if name in known or not by_id
+        ]
     answered = []
     for topic in asked:
+        named = broker.topics.name_of(topic.topic_id.bytes if by_id else topic.name)
         partitions = []
         for partition in topic.partition_indexes:
-            found = committed.get((topic.name, partition))
+            found = None if named is None else committed.get((named, partition))
+            code = ErrorCode.UNKNOWN_TOPIC_ID if named is None else ErrorCode.NONE
             partitions.append(
-                OffsetFetchResponsePartition(partition, _NO_OFFSET, -1, "")
+                OffsetFetchResponsePartition(partition, _NO_OFFSET, -1, "", code)
                 if found is None
                 else OffsetFetchResponsePartition(partition, found.offset, found.leader_epoch, found.metadata)
             )
-        answered.append(OffsetFetchResponseTopic(topic.name, partitions))
+        answered.append(OffsetFetchResponseTopic(topic.name, topic.topic_id, partitions))
     return answered
 
 

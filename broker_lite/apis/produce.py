@@ -2,24 +2,30 @@
 
 A batch that an idempotent producer sends again is answered as it was the first time.
 
-The one check that may take long, of the records of a batch for a compacted topic, is done by a thread, on a copy; it is
-appended when that is done. If its client has gone by then it is not appended, and nobody was told that it would be.
+What a topic asks beyond that (keys, timestamps, another compression) may take long: then a thread does it, on a copy.
+The batches of a partition are appended in the order in which they came all the same: each waits for its turn, and takes
+it though its client may have gone by then.
 """
 
 import asyncio
+import struct
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from pylog.broker_lite import compacted
+from pylog.broker_lite import batch_demands
 from pylog.broker_lite.api import Api, Request
+from pylog.broker_lite.batch_demands import Demands
+from pylog.broker_lite.config_types import INT64_MAX
 from pylog.broker_lite.connection import Answer, Parts
 from pylog.broker_lite.errors import EXPECTED, RecordsRefused, RequestError, error_of
 from pylog.broker_lite.machines.topics import INTERNAL_TOPICS
 from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import produce
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.produce import ProducedPartition, ProducePartition, ProduceRequest
-from pylog.storage.batch import HEADER_BYTES, MAGIC, read_header
+from pylog.broker_lite.protocol.produce import ProducedPartition, ProducePartition
+from pylog.broker_lite.protocol.styles import TopicKey
+from pylog.storage.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
 from pylog.storage.codecs import ZSTD
 from pylog.storage.errors import BatchTooLarge
 
@@ -27,104 +33,140 @@ if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 _ZSTD_SINCE = 7
-_ACKS = (0, 1, -1)  # with one replica, all of them is the leader
-_checker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")  # more would only take turns with the loop
+_ACKS = (0, 1, -1)
+_ALL = -1
+_REPLICAS = 1  # that are in sync: the leader
+_CLAIMS = struct.Struct(">8xi4xb4xh4x8xq").unpack_from  # of a header: length, magic, attributes, latest timestamp
 
+# Looking at records takes turns with the loop, so one thread does it; compressing them does not.
+_checker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
+_compressor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="compression")
 
-class _Unchecked(NamedTuple):
-    """What waits for the thread: the result at this place is still open."""
-
-    place: int
-    partition: Partition
-    records: bytearray
+Result = ProducedPartition | Awaitable[ProducedPartition]
 
 
 def answer(broker: "Broker", request: Request) -> Answer:
-    message = produce.decode_request(request.body, request.version)
-    due: list[tuple[int, Partition]] = []  # the results that wait for the disk
-    unchecked: list[_Unchecked] = []
     version = request.version
-    results = [_append(broker, message, index, version, due, unchecked) for index in range(len(message.partitions))]
-    if due or unchecked:
-        flushing = [(index, broker.flush(partition)) for index, partition in due]
-        return _answer_later(broker, results, flushing, unchecked, message.acks, version)
-    return _encoded(results, message.acks, version)
+    message = produce.decode_request(request.body, version)
+    acks = message.acks
+    results = [_append(broker, asked, acks, version) for asked in message.partitions]
+    done = [result for result in results if isinstance(result, ProducedPartition)]
+    if len(done) == len(results):
+        return _encoded(broker, done, acks, version)
+    return _answer_later(broker, results, acks, version)
 
 
-async def _answer_later(
-    broker: "Broker",
-    results: list[ProducedPartition],
-    flushing: list[tuple[int, asyncio.Future[None]]],
-    unchecked: list[_Unchecked],
-    acks: int,
-    version: int,
-) -> Parts | None:
-    for index, partition, records in unchecked:
-        topic, number = results[index].topic, results[index].partition
-        try:
-            await _check(records, partition.config.message_bytes_max)
-            if broker.partition(topic, number) is not partition:  # nor is it there if it was deleted, or failed
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' was made anew meanwhile.")
-            results[index] = _appended(topic, number, partition, records)
-        except EXPECTED as error:
-            results[index] = _refused(topic, number, error)
-        else:
-            if partition.flush_is_due:
-                flushing.append((index, broker.flush(partition)))
-    for index, flushed in flushing:
-        try:
-            await flushed
-        except EXPECTED as error:
-            results[index] = _refused(results[index].topic, results[index].partition, error)
-    return _encoded(results, acks, version)
+async def _answer_later(broker: "Broker", results: list[Result], acks: int, version: int) -> Parts | None:
+    done = [result if isinstance(result, ProducedPartition) else await result for result in results]
+    return _encoded(broker, done, acks, version)
 
 
-def _check(records: bytearray, message_bytes_max: int) -> asyncio.Future[None]:
-    loop = asyncio.get_running_loop()
-    return loop.run_in_executor(_checker, compacted.check, memoryview(records), message_bytes_max)
-
-
-def _encoded(results: list[ProducedPartition], acks: int, version: int) -> Parts | None:
+def _encoded(broker: "Broker", results: list[ProducedPartition], acks: int, version: int) -> Parts | None:
+    if broker.requests is not None:
+        for result in results:
+            if result.error_code:
+                broker.requests.note_error(produce.SPEC.key, result.error_code)
     return None if acks == 0 else [produce.encode_response(results, version)]
 
 
-def _append(
-    broker: "Broker",
-    message: ProduceRequest,
-    index: int,
-    version: int,
-    due: list[tuple[int, Partition]],
-    unchecked: list[_Unchecked],
-) -> ProducedPartition:
-    asked = message.partitions[index]
+def _append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -> Result:
+    topic, index, _ = asked
     try:
-        if message.acks not in _ACKS:
-            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks}; 0, 1 and -1 (all) are possible.")
-        partition = broker.partition(asked.topic, asked.partition)
-        if asked.topic in INTERNAL_TOPICS:
-            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{asked.topic} is written by the broker alone.")
-        records = _checked(asked, version, partition.config.message_bytes_max)
-        if partition.config.log.compact:
-            if not compacted.is_quick(records):
-                unchecked.append(_Unchecked(index, partition, bytearray(records)))
-                return ProducedPartition(asked.topic, asked.partition, ErrorCode.NONE)
-            compacted.check(records, partition.config.message_bytes_max)
-        result = _appended(asked.topic, asked.partition, partition, records)
+        if acks not in _ACKS:
+            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; 0, 1 and -1 (all) are possible.")
+        name = topic if isinstance(topic, str) else broker.name_of(topic)
+        partition = broker.partition(name, index)
+        if name in INTERNAL_TOPICS:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker alone.")
+        config = partition.config
+        if config.min_insync_replicas > _REPLICAS and acks == _ALL:
+            raise RequestError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"min.insync.replicas={config.min_insync_replicas}; the one replica of this partition is in sync.",
+            )
+        records, latest_ms = _checked(asked, version, config.message_bytes_max)
+        demands = partition.demands
+        if not config.log.log_append_time:
+            now_ms = broker.now_ms()
+            before_ms, after_ms = config.timestamp_before_ms_max, config.timestamp_after_ms_max
+            if latest_ms - now_ms > after_ms or before_ms != INT64_MAX:
+                demands = demands or Demands(config.message_bytes_max)
+                demands = demands._replace(times_ms=(now_ms - before_ms, now_ms + after_ms))
+        if partition.turn is not None or not (demands is None or batch_demands.is_quick(records)):
+            return _in_turn(broker, (topic, name, index), partition, bytearray(records), demands)
+        result = _appended(
+            topic, index, partition, records if demands is None else batch_demands.meet(records, demands)
+        )
     except EXPECTED as error:
-        return _refused(asked.topic, asked.partition, error)
-    if partition.flush_is_due:
-        due.append((index, partition))
+        return _refused(topic, index, error)
+    return _flushed(broker, partition, result) if partition.flush_is_due else result
+
+
+async def _flushed(broker: "Broker", partition: Partition, result: ProducedPartition) -> ProducedPartition:
+    try:
+        await broker.flush(partition)
+    except EXPECTED as error:
+        return _refused(result.topic, result.partition, error)
     return result
 
 
-def _appended(topic: str, number: int, partition: Partition, records: bytearray | memoryview) -> ProducedPartition:
+def _in_turn(
+    broker: "Broker",
+    place: tuple[TopicKey, str, int],
+    partition: Partition,
+    records: bytearray,
+    demands: Demands | None,
+) -> "asyncio.Task[ProducedPartition]":
+    loop = asyncio.get_running_loop()
+    before, turn = partition.turn, loop.create_future()
+    partition.turn = turn
+    task = loop.create_task(_append_in_turn(broker, place, partition, records, demands, before, turn))
+    broker.appends.add(task)
+    task.add_done_callback(broker.appends.discard)
+    return task
+
+
+async def _append_in_turn(
+    broker: "Broker",
+    place: tuple[TopicKey, str, int],
+    partition: Partition,
+    records: bytearray,
+    demands: Demands | None,
+    before: "asyncio.Future[None] | None",
+    turn: "asyncio.Future[None]",
+) -> ProducedPartition:
+    topic, name, index = place
+    try:
+        met: memoryview | bytearray = records
+        try:
+            if demands is not None:
+                pool = _checker if demands.codec is None else _compressor
+                met = await asyncio.get_running_loop().run_in_executor(
+                    pool, batch_demands.meet, memoryview(records), demands
+                )
+        finally:
+            if before is not None:
+                await before
+        if broker.partition(name, index) is not partition:  # nor is it there if it was deleted, or failed
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' was made anew meanwhile.")
+        result = _appended(topic, index, partition, met)
+    except EXPECTED as error:
+        return _refused(topic, index, error)
+    finally:
+        if partition.turn is turn:
+            partition.turn = None
+        turn.set_result(None)
+    return await _flushed(broker, partition, result) if partition.flush_is_due else result
+
+
+def _appended(topic: TopicKey, index: int, partition: Partition, records: bytearray | memoryview) -> ProducedPartition:
     try:
         appended = partition.append(records)
     except BatchTooLarge as error:  # max.message.bytes allows what segment.bytes does not
         raise RequestError(ErrorCode.RECORD_LIST_TOO_LARGE, str(error)) from None
     return ProducedPartition(
         topic,
-        number,
+        index,
         ErrorCode.NONE,
         appended.base_offset,
         appended.log_append_time_ms,
@@ -132,41 +174,43 @@ def _appended(topic: str, number: int, partition: Partition, records: bytearray 
     )
 
 
-def _refused(topic: str, partition: int, error: Exception) -> ProducedPartition:
+def _refused(topic: TopicKey, index: int, error: Exception) -> ProducedPartition:
     code, text = error_of(error)
     records = error.records if isinstance(error, RecordsRefused) else ()
-    return ProducedPartition(topic, partition, code, error_message=text, record_errors=records)
+    return ProducedPartition(topic, index, code, error_message=text, record_errors=records)
 
 
-def _checked(asked: ProducePartition, version: int, bytes_max: int) -> memoryview:
-    """What the log does not check: one batch, of a size, codec and kind that a client may send."""
+def _checked(asked: ProducePartition, version: int, bytes_max: int) -> tuple[memoryview, int]:
+    """What the log does not check: one batch, of a size, codec and kind that a client may send. And the batch's latest
+    timestamp, by its own words."""
     records = asked.records
     if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:
         raise RequestError(
             ErrorCode.INVALID_RECORD, "A produce request has exactly one record batch a partition; this has none."
         )
-    header = read_header(records)
-    if header.magic != MAGIC:
+    length, magic, attributes, latest_ms = _CLAIMS(records)
+    size_bytes = len(records)
+    if magic != MAGIC:
         raise RequestError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"Record batches of format v{header.magic} are too old; send v{MAGIC}.",
+            ErrorCode.INVALID_RECORD, f"Record batches of format v{magic} are not taken any more; send v{MAGIC}."
         )
-    if header.size_bytes < len(records):
+    if length + PREFIX_BYTES != size_bytes:
+        has = "more" if length + PREFIX_BYTES < size_bytes else "only a part of it"
         raise RequestError(
-            ErrorCode.INVALID_RECORD, "A produce request has exactly one record batch a partition; this has more."
+            ErrorCode.INVALID_RECORD, f"A produce request has exactly one record batch a partition; this has {has}."
         )
-    if len(records) > bytes_max:
+    if size_bytes > bytes_max:
         raise RequestError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The batch has {len(records)} bytes; max.message.bytes of the topic is {bytes_max}.",
+            f"The batch has {size_bytes} bytes; max.message.bytes of the topic is {bytes_max}.",
         )
-    if header.codec == ZSTD and version < _ZSTD_SINCE:
+    if attributes & CODEC_MASK == ZSTD and version < _ZSTD_SINCE:
         raise RequestError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{_ZSTD_SINCE} or later.")
-    if header.is_control:
-        raise RequestError(ErrorCode.INVALID_RECORD, "Control batches are written by the broker alone.")
-    if header.is_transactional:
+    if attributes & (CONTROL | TRANSACTIONAL):
+        if attributes & CONTROL:
+            raise RequestError(ErrorCode.INVALID_RECORD, "Control batches are written by the broker alone.")
         raise RequestError(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported yet.")
-    return records
+    return records, latest_ms
 
 
 API = Api(produce.SPEC, answer)

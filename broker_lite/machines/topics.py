@@ -47,6 +47,7 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[UUID, Topic] = {}
         self.deleted_ids: set[UUID] = set()
+        self._name_by_id: dict[bytes, str] = {}
         self.broker_overrides: dict[str, dict[str, str]] = {}  # by the broker's id, or "" for all of them
         self._by_metric_name: dict[str, set[str]] = {}
         self._node_id = node_id
@@ -131,12 +132,9 @@ class Topics:
             raise RequestError(code, "This server does not host this topic.")
         return Outcome([RemoveTopicRecord(topic_id=topic.topic_id)], topic)
 
-    def name_of(self, topic: str | UUID) -> str | None:
+    def name_of(self, topic: str | bytes) -> str | None:
         """Of a topic that a request names by its name or its id; None for an id that no topic has."""
-        if isinstance(topic, str):
-            return topic
-        found = self.by_id.get(topic)
-        return None if found is None else found.name
+        return topic if isinstance(topic, str) else self._name_by_id.get(topic)
 
     def next_producer_id(self) -> Outcome[MetadataRecord, int]:
         """An id that nobody had. A block is reserved at a time: a restart skips the rest of its block."""
@@ -159,6 +157,7 @@ class Topics:
             case TopicRecord():
                 topic = Topic(event.name, event.topic_id)
                 self.by_name[event.name] = self.by_id[event.topic_id] = topic
+                self._name_by_id[event.topic_id.bytes] = event.name
                 self._by_metric_name.setdefault(_metric_name(event.name), set()).add(event.name)
             case PartitionRecord():
                 topic = self.by_id[event.topic_id]
@@ -171,6 +170,7 @@ class Topics:
             case RemoveTopicRecord():
                 name = self.by_id.pop(event.topic_id).name
                 del self.by_name[name]
+                del self._name_by_id[event.topic_id.bytes]
                 self.deleted_ids.add(event.topic_id)
                 self._by_metric_name[_metric_name(name)].discard(name)
             case ProducerIdsRecord():

@@ -1,5 +1,6 @@
 """Fetch, key 1. v4: isolation level. v5: log start offset. v7: sessions. v9: leader epoch. v10: zstd. v11: racks.
-v12: flexible, last fetched epoch. From v13 on topics are named by id, which is not spoken here.
+v12: flexible, last fetched epoch, tags that tell of other leaders. v13: topics by id. v14: same. v15: a follower names
+itself in a tag. v16: tags with addresses, which are not written here. v17, v18: tags of followers, which are skipped.
 
 By hand, because it is the hot path: the broker sends the bytes around the records and lets the
 kernel send the records themselves from their file; the client gets views of the frame. Partitions
@@ -14,10 +15,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pylog.broker_lite.protocol.spec import Api
-from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style
-from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame
+from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style, TopicKey
+from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame, read_uvarint, skip_tags
 
-SPEC = Api("Fetch", 1, 4, 12, 12)
+IDS_SINCE = 13
+SPEC = Api("Fetch", 1, 4, 18, 12, ids_since=IDS_SINCE)
+_REPLICA_STATE_SINCE = 15
 
 NO_SESSION_ID = 0
 SESSIONLESS_EPOCH = -1
@@ -34,12 +37,18 @@ _WANTED_V12 = struct.Struct(">iiqiqi")
 _FOUND_V4 = struct.Struct(">ihqq")
 _FOUND_V5 = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
+_HEAD_V15 = struct.Struct(">iiibii")
+_REPLICA_STATE = struct.Struct(">iqx")
+_REPLICA_STATE_TAG = b"\x01\x0d"  # tag 1, 13 bytes: the state and its own tags, of which there are none
+_DIVERGING_TAG, _LEADER_TAG = b"\x00\x0d", b"\x01\x09"  # tags 0 and 1, with their sizes
+_DIVERGING = struct.Struct(">iqx")
+_LEADER = struct.Struct(">iix")
 _NO_PREFERRED_REPLICA = I32.pack(-1)
 _topic_of = attrgetter("topic")
 
 
 class FetchPartition(NamedTuple):
-    topic: str
+    topic: TopicKey
     partition: int
     fetch_offset: int
     partition_max_bytes: int
@@ -56,15 +65,15 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     partitions: list[FetchPartition]
-    forgotten: Sequence[tuple[str, list[int]]] = ()  # (topic, partitions) that leave the session
+    forgotten: Sequence[tuple[TopicKey, list[int]]] = ()  # (topic, partitions) that leave the session
     rack_id: str = ""
     replica_id: int = -1
 
 
 class PartitionHead(NamedTuple):
-    """What a response says of a partition before its `records_bytes` record bytes (-1: null records)."""
+    """What a response says of a partition before its `records_bytes` record bytes (-1: null records), and behind."""
 
-    topic: str
+    topic: TopicKey
     partition: int
     error_code: int
     high_watermark: int
@@ -72,10 +81,12 @@ class PartitionHead(NamedTuple):
     log_start_offset: int
     records_bytes: int = 0
     aborted_transactions: Sequence[tuple[int, int]] | None = None  # (producer id, first offset)
+    diverging_epoch: tuple[int, int] | None = None  # (epoch, its end): what the reader has behind it is not in the log
+    current_leader: tuple[int, int] | None = None  # (node, epoch), for a reader who knows an older one
 
 
 class FetchedPartition(NamedTuple):
-    topic: str
+    topic: TopicKey
     partition: int
     error_code: int
     high_watermark: int
@@ -104,8 +115,11 @@ def decode_request(body: Buffer, version: int) -> FetchRequest:
 
 
 def _decode_request(frame: Buffer, version: int) -> FetchRequest:
-    style = _style(version)
-    if version >= 7:
+    style, by_id = _style(version), version >= IDS_SINCE
+    head: tuple[int, ...]
+    if version >= _REPLICA_STATE_SINCE:
+        head, position = (-1, *_HEAD_V15.unpack_from(frame, 0)), _HEAD_V15.size
+    elif version >= 7:
         head, position = _HEAD_V7.unpack_from(frame, 0), _HEAD_V7.size
     else:
         head, position = (*_HEAD_V4.unpack_from(frame, 0), NO_SESSION_ID, SESSIONLESS_EPOCH), _HEAD_V4.size
@@ -113,20 +127,23 @@ def _decode_request(frame: Buffer, version: int) -> FetchRequest:
     partitions: list[FetchPartition] = []
     topic_count, position = style.read_length(frame, position)
     for _ in range(topic_count):
-        topic, position = style.read_text(frame, position)
+        topic, position = style.read_topic(frame, position, by_id=by_id)
         partition_count, position = style.read_length(frame, position)
         for _ in range(partition_count):
             wanted, position = _read_wanted(frame, position, topic, version)
             partitions.append(wanted)
             position = style.skip_tags(frame, position)
         position = style.skip_tags(frame, position)
-    forgotten: list[tuple[str, list[int]]] = []
+    forgotten: list[tuple[TopicKey, list[int]]] = []
     if version >= 7:
-        forgotten, position = _read_forgotten(frame, position, style)
+        forgotten, position = _read_forgotten(frame, position, style, by_id=by_id)
     rack_id = ""
     if version >= 11:
         rack_id, position = style.read_text(frame, position)
-    style.skip_tags(frame, position)
+    if version >= _REPLICA_STATE_SINCE:
+        replica_id = _read_replica_id(frame, position)
+    else:
+        style.skip_tags(frame, position)
     return FetchRequest(
         max_wait_ms,
         min_bytes,
@@ -141,7 +158,24 @@ def _decode_request(frame: Buffer, version: int) -> FetchRequest:
     )
 
 
-def _read_wanted(frame: Buffer, position: int, topic: str, version: int) -> tuple[FetchPartition, int]:
+def _read_replica_id(frame: Buffer, position: int) -> int:
+    """From the tags at the end; -1, a consumer, if nothing is said."""
+    replica_id = -1
+    count, position = read_uvarint(frame, position)
+    for _ in range(count):
+        tag, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        if size > len(frame) - position:
+            raise MalformedFrame("a tagged field does not end in its frame")
+        if tag == _REPLICA_STATE_TAG[0]:
+            replica_id, _ = _REPLICA_STATE.unpack_from(frame, position)
+            if skip_tags(frame, position + _REPLICA_STATE.size - 1) != position + size:
+                raise MalformedFrame("the state of a replica does not fill its size")
+        position += size
+    return replica_id
+
+
+def _read_wanted(frame: Buffer, position: int, topic: TopicKey, version: int) -> tuple[FetchPartition, int]:
     epoch = last_epoch = start = -1
     if version >= 12:
         partition, epoch, offset, last_epoch, start, bytes_max = _WANTED_V12.unpack_from(frame, position)
@@ -158,11 +192,13 @@ def _read_wanted(frame: Buffer, position: int, topic: str, version: int) -> tupl
     return FetchPartition(topic, partition, offset, bytes_max, epoch, start, last_epoch), position
 
 
-def _read_forgotten(frame: Buffer, position: int, style: Style) -> tuple[list[tuple[str, list[int]]], int]:
-    forgotten: list[tuple[str, list[int]]] = []
+def _read_forgotten(
+    frame: Buffer, position: int, style: Style, *, by_id: bool
+) -> tuple[list[tuple[TopicKey, list[int]]], int]:
+    forgotten: list[tuple[TopicKey, list[int]]] = []
     topic_count, position = style.read_length(frame, position)
     for _ in range(topic_count):
-        topic, position = style.read_text(frame, position)
+        topic, position = style.read_topic(frame, position, by_id=by_id)
         count, position = style.read_length(frame, position)
         if count * 4 > len(frame) - position:
             raise MalformedFrame(f"{count} partitions in a frame of {len(frame)} bytes")
@@ -174,14 +210,16 @@ def _read_forgotten(frame: Buffer, position: int, style: Style) -> tuple[list[tu
 def encode_request(request: FetchRequest, version: int) -> bytearray:
     style = _style(version)
     head = (request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level)
-    if version >= 7:
+    if version >= _REPLICA_STATE_SINCE:
+        out = bytearray(_HEAD_V15.pack(*head[1:], request.session_id, request.session_epoch))
+    elif version >= 7:
         out = bytearray(_HEAD_V7.pack(*head, request.session_id, request.session_epoch))
     else:
         out = bytearray(_HEAD_V4.pack(*head))
     topics = [(topic, list(group)) for topic, group in groupby(request.partitions, key=_topic_of)]
     style.write_count(out, len(topics))
     for topic, partitions in topics:
-        style.write_string(out, topic)
+        style.write_topic(out, topic)
         style.write_count(out, len(partitions))
         for wanted in partitions:
             out += _pack_wanted(wanted, version)
@@ -190,13 +228,16 @@ def encode_request(request: FetchRequest, version: int) -> bytearray:
     if version >= 7:
         style.write_count(out, len(request.forgotten))
         for topic, forgotten in request.forgotten:
-            style.write_string(out, topic)
+            style.write_topic(out, topic)
             style.write_count(out, len(forgotten))
             out += struct.pack(f">{len(forgotten)}i", *forgotten)
             out += style.no_tags
     if version >= 11:
         style.write_string(out, request.rack_id)
-    out += style.no_tags
+    if version >= _REPLICA_STATE_SINCE and request.replica_id != -1:
+        out += b"\x01" + _REPLICA_STATE_TAG + _REPLICA_STATE.pack(request.replica_id, -1)
+    else:
+        out += style.no_tags
     return out
 
 
@@ -228,7 +269,7 @@ def encode_response_pieces(
     topics = [(topic, list(group)) for topic, group in groupby(partitions, key=_topic_of)]
     style.write_count(out, len(topics))
     for topic, heads in topics:
-        style.write_string(out, topic)
+        style.write_topic(out, topic)
         style.write_count(out, len(heads))
         for head in heads:
             out += _FOUND_V5.pack(*head[1:6]) if version >= 5 else _FOUND_V4.pack(*head[1:5])
@@ -237,10 +278,21 @@ def encode_response_pieces(
                 out += _NO_PREFERRED_REPLICA
             style.write_bytes_length(out, head.records_bytes)
             out = bytearray(style.no_tags)
+            if version >= 12 and (head.diverging_epoch or head.current_leader):
+                out = _tags_of(head)
             pieces.append(out)
         out += style.no_tags
     out += style.no_tags
     return pieces
+
+
+def _tags_of(head: PartitionHead) -> bytearray:
+    tags = []
+    if head.diverging_epoch is not None:
+        tags.append(_DIVERGING_TAG + _DIVERGING.pack(*head.diverging_epoch))
+    if head.current_leader is not None:
+        tags.append(_LEADER_TAG + _LEADER.pack(*head.current_leader))
+    return bytearray(bytes([len(tags)]) + b"".join(tags))
 
 
 def _write_aborted(out: bytearray, aborted: Sequence[tuple[int, int]] | None, style: Style) -> None:
@@ -271,7 +323,7 @@ def _decode_response(frame: memoryview, version: int) -> FetchResponse:
     partitions: list[FetchedPartition] = []
     topic_count, position = style.read_length(frame, position)
     for _ in range(topic_count):
-        topic, position = style.read_text(frame, position)
+        topic, position = style.read_topic(frame, position, by_id=version >= IDS_SINCE)
         partition_count, position = style.read_length(frame, position)
         for _ in range(partition_count):
             start = -1

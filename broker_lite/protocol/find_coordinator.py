@@ -1,10 +1,12 @@
-"""FindCoordinator, key 10. v1: key type, throttle, error message. v2: same. v3: flexible. v4: many keys at once."""
+"""FindCoordinator, key 10. v1: key type, throttle, error message. v2: same. v3: flexible. v4: many keys at once.
+v5: for transactions. v6: share groups, which are not there."""
 
 from pylog.broker_lite.protocol.schema import array, int8, int16, int32, message, string
 from pylog.broker_lite.protocol.spec import ApiSpec
 
 GROUP = 0
 TRANSACTION = 1
+SHARE = 2
 
 
 @message
@@ -35,4 +37,4 @@ class FindCoordinatorResponse:
     coordinators: list[Coordinator] = array(Coordinator, since=4)
 
 
-SPEC = ApiSpec("FindCoordinator", 10, 0, 4, 3, FindCoordinatorRequest, FindCoordinatorResponse)
+SPEC = ApiSpec("FindCoordinator", 10, 0, 6, 3, FindCoordinatorRequest, FindCoordinatorResponse)

@@ -1,10 +1,13 @@
 """OffsetCommit, key 8. v3: throttle. v5: no retention. v6: leader epoch. v7: static members. v8: flexible.
-v9: a group that is not there is named as such."""
+v9: a group that is not there is named as such. v10: topics by id."""
 
-from pylog.broker_lite.protocol.schema import array, int16, int32, int64, message, string
+from uuid import UUID
+
+from pylog.broker_lite.protocol.schema import array, int16, int32, int64, message, string, uuid
 from pylog.broker_lite.protocol.spec import ApiSpec
 
 GROUP_NOT_FOUND_SINCE = 9
+IDS_SINCE = 10
 
 
 @message
@@ -17,7 +20,8 @@ class OffsetCommitRequestPartition:
 
 @message
 class OffsetCommitRequestTopic:
-    name: str = string()
+    name: str = string(until=IDS_SINCE - 1)
+    topic_id: UUID = uuid(since=IDS_SINCE)
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
@@ -39,7 +43,8 @@ class OffsetCommitResponsePartition:
 
 @message
 class OffsetCommitResponseTopic:
-    name: str = string()
+    name: str = string(until=IDS_SINCE - 1)
+    topic_id: UUID = uuid(since=IDS_SINCE)
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
@@ -49,4 +54,4 @@ class OffsetCommitResponse:
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
 
 
-SPEC = ApiSpec("OffsetCommit", 8, 2, 9, 8, OffsetCommitRequest, OffsetCommitResponse)
+SPEC = ApiSpec("OffsetCommit", 8, 2, 10, 8, OffsetCommitRequest, OffsetCommitResponse, ids_since=IDS_SINCE)

@@ -1,13 +1,19 @@
 """OffsetFetch, key 9. v2: null asks for all topics, an error for the whole group. v3: throttle. v5: leader epoch.
-v6: flexible. v7: only offsets that no transaction can still change. v8: many groups at once. v9: member and epoch."""
+v6: flexible. v7: only offsets that no transaction can still change. v8: many groups at once. v9: member and epoch.
+v10: topics by id."""
 
-from pylog.broker_lite.protocol.schema import array, boolean, int16, int32, int64, message, string
+from uuid import UUID
+
+from pylog.broker_lite.protocol.schema import array, boolean, int16, int32, int64, message, string, uuid
 from pylog.broker_lite.protocol.spec import ApiSpec
+
+IDS_SINCE = 10
 
 
 @message
 class OffsetFetchRequestTopic:
-    name: str = string()
+    name: str = string(until=IDS_SINCE - 1)
+    topic_id: UUID = uuid(since=IDS_SINCE)
     partition_indexes: list[int] = array(int32)
 
 
@@ -38,7 +44,8 @@ class OffsetFetchResponsePartition:
 
 @message
 class OffsetFetchResponseTopic:
-    name: str = string()
+    name: str = string(until=IDS_SINCE - 1)
+    topic_id: UUID = uuid(since=IDS_SINCE)
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
@@ -57,4 +64,4 @@ class OffsetFetchResponse:
     groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, since=8)
 
 
-SPEC = ApiSpec("OffsetFetch", 9, 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse)
+SPEC = ApiSpec("OffsetFetch", 9, 1, 10, 6, OffsetFetchRequest, OffsetFetchResponse, ids_since=IDS_SINCE)

@@ -1,5 +1,5 @@
 """Produce, key 0. v3: record batch v2, transactional id. v5: log start offset. v7: zstd. v8: error messages.
-v9: flexible. v10: tags that name the new leader. v11: same.
+v9: flexible. v10: tags that name the new leader. v11, v12: for transactions. v13: topics by id.
 
 By hand, because it is the hot path: the records of a request are views of its frame, and a
 request is sent as a list of buffers, so that no batch is ever copied. Partitions stand in one
@@ -13,11 +13,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pylog.broker_lite.protocol.spec import Api
-from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style
+from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style, TopicKey
 from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame
 
 # Implemented from 3; old librdkafka compresses only for brokers that advertise version 0.
-SPEC = Api("Produce", 0, 3, 11, 9, advertised_min=0)
+IDS_SINCE = 13
+SPEC = Api("Produce", 0, 3, 13, 9, advertised_min=0, ids_since=IDS_SINCE)
 
 _ACKS_TIMEOUT = struct.Struct(">hi")
 _RESULT_V3 = struct.Struct(">ihqq")
@@ -26,7 +27,7 @@ _topic_of = attrgetter("topic")
 
 
 class ProducePartition(NamedTuple):
-    topic: str
+    topic: TopicKey
     partition: int
     records: Buffer | None  # decoded: a memoryview of the frame
 
@@ -39,7 +40,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    topic: str
+    topic: TopicKey
     partition: int
     error_code: int
     base_offset: int = -1
@@ -56,18 +57,18 @@ def _style(version: int) -> Style:
 def decode_request(body: Buffer, version: int) -> ProduceRequest:
     frame, style = memoryview(body), _style(version)
     try:
-        return _decode_request(frame, style)
+        return _decode_request(frame, style, by_id=version >= IDS_SINCE)
     except struct.error:
         raise MalformedFrame(f"ProduceRequest v{version} does not end in its frame") from None
 
 
-def _decode_request(frame: memoryview, style: Style) -> ProduceRequest:
+def _decode_request(frame: memoryview, style: Style, *, by_id: bool) -> ProduceRequest:
     transactional_id, position = style.read_string(frame, 0)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     partitions: list[ProducePartition] = []
     topic_count, position = style.read_length(frame, position + _ACKS_TIMEOUT.size)
     for _ in range(topic_count):
-        topic, position = style.read_text(frame, position)
+        topic, position = style.read_topic(frame, position, by_id=by_id)
         partition_count, position = style.read_length(frame, position)
         for _ in range(partition_count):
             (partition,) = I32.unpack_from(frame, position)
@@ -88,7 +89,7 @@ def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
     topics = [(topic, list(group)) for topic, group in groupby(request.partitions, key=_topic_of)]
     style.write_count(out, len(topics))
     for topic, partitions in topics:
-        style.write_string(out, topic)
+        style.write_topic(out, topic)
         style.write_count(out, len(partitions))
         for partition in partitions:
             out += I32.pack(partition.partition)
@@ -111,7 +112,7 @@ def encode_response(partitions: Sequence[ProducedPartition], version: int, throt
     topics = [(topic, list(group)) for topic, group in groupby(partitions, key=_topic_of)]
     style.write_count(out, len(topics))
     for topic, results in topics:
-        style.write_string(out, topic)
+        style.write_topic(out, topic)
         style.write_count(out, len(results))
         for result in results:
             if version >= 5:
@@ -151,7 +152,7 @@ def _decode_response(frame: Buffer, version: int) -> list[ProducedPartition]:
     results: list[ProducedPartition] = []
     topic_count, position = style.read_length(frame, 0)
     for _ in range(topic_count):
-        topic, position = style.read_text(frame, position)
+        topic, position = style.read_topic(frame, position, by_id=version >= IDS_SINCE)
         partition_count, position = style.read_length(frame, position)
         for _ in range(partition_count):
             log_start_offset, error_message = -1, None

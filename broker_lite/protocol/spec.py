@@ -16,7 +16,8 @@ NEVER_FLEXIBLE = 1 << 15  # no version is
 class Api:
     """What every API has; Produce and Fetch, whose messages are coded by hand, have no more.
 
-    `advertised_min` differs from `version_min` only where old clients must see a wider range."""
+    `advertised_min` differs from `version_min` only where old clients must see a wider range. From `ids_since` on
+    topics are named by their ids."""
 
     name: str
     key: int
@@ -24,6 +25,12 @@ class Api:
     version_max: int
     flexible_since: int
     advertised_min: int | None = field(default=None, kw_only=True)
+    ids_since: int | None = field(default=None, kw_only=True)
+
+    @property
+    def names_max(self) -> int:
+        """The newest version in which topics have names."""
+        return self.version_max if self.ids_since is None else self.ids_since - 1
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible_since

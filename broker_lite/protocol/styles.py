@@ -9,6 +9,9 @@ from typing import NamedTuple
 from pylog.broker_lite.protocol import wire
 from pylog.broker_lite.protocol.wire import Buffer, MalformedFrame
 
+TopicKey = str | bytes  # a topic's name or, in newer versions, the 16 bytes of its id: a UUID takes long to make
+ID_BYTES = 16
+
 
 class Style(NamedTuple):
     read_string: Callable[[Buffer, int], tuple[str | None, int]]
@@ -26,6 +29,20 @@ class Style(NamedTuple):
         if text is None:
             raise MalformedFrame("a name is null")
         return text, position
+
+    def read_topic(self, buffer: Buffer, position: int, *, by_id: bool) -> tuple[TopicKey, int]:
+        if not by_id:
+            return self.read_text(buffer, position)
+        end = position + ID_BYTES
+        if end > len(buffer):
+            raise MalformedFrame("the id of a topic does not end in its frame")
+        return bytes(buffer[position:end]), end
+
+    def write_topic(self, out: bytearray, topic: TopicKey) -> None:
+        if isinstance(topic, bytes):
+            out += topic
+        else:
+            self.write_string(out, topic)
 
     def read_length(self, buffer: Buffer, position: int) -> tuple[int, int]:
         """The count of an array that must not be null."""

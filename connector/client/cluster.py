@@ -104,7 +104,7 @@ class Cluster(Brokers):
             topics=[
                 offset_commit.OffsetCommitRequestTopic(
                     topic,
-                    [
+                    partitions=[
                         offset_commit.OffsetCommitRequestPartition(
                             partition, offsets[topic, partition], committed_metadata=metadata
                         )
@@ -133,7 +133,10 @@ class Cluster(Brokers):
         """What the group has committed, of these partitions or of all; those without a commit are left out."""
         topics = None
         if partitions is not None:
-            topics = [offset_fetch.OffsetFetchRequestTopic(*topic) for topic in _by_topic(partitions).items()]
+            topics = [
+                offset_fetch.OffsetFetchRequestTopic(name, partition_indexes=ids)
+                for name, ids in _by_topic(partitions).items()
+            ]
         request = offset_fetch.OffsetFetchRequest(
             group_id=group,
             topics=topics,

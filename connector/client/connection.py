@@ -84,8 +84,8 @@ class Connection:
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def version(self, spec: Api) -> int:
-        """The newest version both sides speak."""
-        ours = spec.version_min, spec.version_max
+        """The newest version both sides speak and in which topics have names."""
+        ours = spec.version_min, spec.names_max
         theirs = self._versions.get(spec.key)
         if theirs is None or max(ours[0], theirs[0]) > min(ours[1], theirs[1]):
             raise UnsupportedVersion(str(self.address), spec.name, ours, theirs)

@@ -131,18 +131,18 @@ def _whole_batches(found: fetch.FetchedPartition, offset: int, end: int) -> tupl
         if batch_bytes > size - position:
             break  # cut off: it comes whole with the next fetch
         if batch_bytes < HEADER_BYTES:
-            raise CorruptRecords(found.topic, found.partition, base_offset, f"a batch of {batch_bytes} bytes")
+            raise CorruptRecords(str(found.topic), found.partition, base_offset, f"a batch of {batch_bytes} bytes")
         if records[position + _MAGIC_AT] != MAGIC:
             cause = f"record batch format v{records[position + _MAGIC_AT]}; only v{MAGIC} is supported"
-            raise CorruptRecords(found.topic, found.partition, base_offset, cause)
+            raise CorruptRecords(str(found.topic), found.partition, base_offset, cause)
         last = position
         position += batch_bytes
     if last < 0:
         if size:
-            raise CorruptRecords(found.topic, found.partition, offset, f"{size} bytes hold no whole batch")
+            raise CorruptRecords(str(found.topic), found.partition, offset, f"{size} bytes hold no whole batch")
         return records, offset
     next_offset = read_header(records, last).next_offset
     if next_offset <= offset:
         cause = f"the broker sent batches up to offset {next_offset} only"
-        raise CorruptRecords(found.topic, found.partition, offset, cause)
+        raise CorruptRecords(str(found.topic), found.partition, offset, cause)
     return records[:position], next_offset

@@ -137,14 +137,14 @@ async def commit_at(broker, offset, *, generation=-1, member_id="", partitions=(
         generation_id=generation,
         member_id=member_id,
         retention_time_ms=retention_ms,
-        topics=[OffsetCommitRequestTopic("t", asked)],
+        topics=[OffsetCommitRequestTopic("t", partitions=asked)],
     )
     response = await ask(broker, offset_commit.API, request, version)
     return [one.error_code for one in response.topics[0].partitions]
 
 
 async def committed(broker, group=GROUP):
-    asked = OffsetFetchRequestGroup(group_id=group, topics=[OffsetFetchRequestTopic("t", [0])])
+    asked = OffsetFetchRequestGroup(group_id=group, topics=[OffsetFetchRequestTopic("t", partition_indexes=[0])])
     (found,) = (await ask(broker, offset_fetch.API, OffsetFetchRequest(groups=[asked]), 8)).groups
     return found.error_code or found.topics[0].partitions[0].committed_offset
 
@@ -296,7 +296,7 @@ def test_a_commit_that_the_log_cannot_hold_is_refused(files):
     async def work(broker):
         assert await commit_at(broker, 1, version=4, retention_ms=(1 << 63) - 1) == [ErrorCode.NONE]
         asked = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
-        request = OffsetCommitRequest(group_id=LONG, topics=[OffsetCommitRequestTopic("t", asked)])
+        request = OffsetCommitRequest(group_id=LONG, topics=[OffsetCommitRequestTopic("t", partitions=asked)])
         response = await ask(broker, offset_commit.API, request, 8)
         assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
 

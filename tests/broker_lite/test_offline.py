@@ -170,13 +170,13 @@ def test_commits_for_an_offline_partition_are_taken(files):
 
 async def commit_one(broker, group, *, offset=5, partition=0):
     asked = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic("t", [asked])])
+    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic("t", partitions=[asked])])
     response = await ask(broker, offset_commit.API, request, 8)
     return response.topics[0].partitions[0].error_code
 
 
 async def committed(broker, group, version=8):
-    asked = [OffsetFetchRequestTopic("t", [0])]
+    asked = [OffsetFetchRequestTopic("t", partition_indexes=[0])]
     if version >= 8:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=asked)])
         answered = (await ask(broker, offset_fetch.API, request, version)).groups[0]

@@ -128,7 +128,7 @@ class MachineSide:
             topics=[
                 offset_commit.OffsetCommitResponseTopic(
                     topic.name,
-                    [
+                    partitions=[
                         offset_commit.OffsetCommitResponsePartition(
                             one.partition_index, codes[topic.name, one.partition_index]
                         )

@@ -166,7 +166,7 @@ class Transcript:
             client.instance = options["instance"] or None
         make = getattr(self, f"_{what.replace('-', '_')}")
         api, request = make(client, options, group_id)
-        return api, request, int(options.get("v", api.version_max))
+        return api, request, int(options.get("v", api.names_max))
 
     def _id_of(self, name: str) -> str:
         """`id=b` is the member id of client b; `id=` none; anything else stands for itself."""
@@ -233,7 +233,7 @@ class Transcript:
             client.member_id,
             client.instance,
             int(options.get("retention", "-1")),
-            [offset_commit.OffsetCommitRequestTopic(name, partitions) for name, partitions in topics.items()],
+            [offset_commit.OffsetCommitRequestTopic(name, partitions=found) for name, found in topics.items()],
         )
 
     def _delete_offsets(self, client: _Client, options: dict[str, str], group_id: str) -> tuple[Any, Any]:

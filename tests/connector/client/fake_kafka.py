@@ -311,7 +311,7 @@ class FakeKafka:
                     place = request.group_id, topic.name, partition.partition_index
                     self.committed[place] = partition.committed_offset
                 partitions.append(offset_commit.OffsetCommitResponsePartition(partition.partition_index, code))
-            answer.topics.append(offset_commit.OffsetCommitResponseTopic(topic.name, partitions))
+            answer.topics.append(offset_commit.OffsetCommitResponseTopic(topic.name, partitions=partitions))
         return answer
 
     def _committed(self, node: int, request: Any, code: int, version: int) -> Any:
@@ -326,7 +326,7 @@ class FakeKafka:
         topics = [
             offset_fetch.OffsetFetchResponseTopic(
                 topic,
-                [
+                partitions=[
                     offset_fetch.OffsetFetchResponsePartition(
                         partition, self.committed.get((group, topic, partition), -1)
                     )

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pylog.broker_lite import compacted
+from pylog.broker_lite import batch_demands
+from pylog.broker_lite.batch_demands import Demands
 from pylog.broker_lite.errors import RecordsRefused
 from pylog.storage.batch import HEADER_BYTES, pack_header, read_header
 from pylog.storage.errors import BatchTooLarge, CorruptBatch, InvalidBatch, StorageError, UnsupportedBatch
 from pylog.storage.records import Record, decode_batch, encode_batch, write_varint
 
-BYTES_MAX = 1 << 20
+KEYS = Demands(1 << 20, keys=True)
 GOOD = encode_batch([Record(0, 0, b"k", b"v")])
 CODEC_AT = 22  # the low byte of the attributes
 
@@ -24,7 +25,7 @@ records = st.lists(
 def verdict(batch):
     """What is wrong with the batch, or the indexes of its records without a key."""
     try:
-        compacted.check(memoryview(batch), BYTES_MAX)
+        batch_demands.meet(memoryview(batch), KEYS)
     except RecordsRefused as refused:
         return [index for index, _ in refused.records]
     except InvalidBatch:
@@ -115,7 +116,7 @@ def test_one_record_that_lies(body, length, found):
 def test_many_records(count):
     some = [Record(n, 1_700_000_000_000 + n * 1000, b"k" if n % 7 else None, b"v") for n in range(count)]
     refused = verdict(encode_batch(some))
-    assert refused == list(range(0, count, 7))[: compacted.RECORDS_NAMED_MAX]
+    assert refused == list(range(0, count, 7))[: batch_demands.RECORDS_NAMED_MAX]
 
 
 @pytest.mark.parametrize(
@@ -130,15 +131,15 @@ def test_bytes_that_were_damaged_on_the_way_are_told_from_those_that_were_sent_w
     batch = encode_batch([Record(0, 0, b"k", b"v")])
     batch[position] ^= 0x07 if position == CODEC_AT else 0x40
     with pytest.raises(CorruptBatch):
-        compacted.check(memoryview(batch), BYTES_MAX)
+        batch_demands.meet(memoryview(batch), KEYS)
     pack_header(batch, 0, read_header(batch))
     with pytest.raises((InvalidBatch, RecordsRefused, UnsupportedBatch)):
-        compacted.check(memoryview(batch), BYTES_MAX)
+        batch_demands.meet(memoryview(batch), KEYS)
 
 
 def test_the_checksum_of_a_good_batch_is_left_to_the_log(monkeypatch):
     monkeypatch.setattr("pylog.storage.batch.crc32c", lambda data: pytest.fail("computed twice"))
-    compacted.check(memoryview(GOOD), BYTES_MAX)
+    batch_demands.meet(memoryview(GOOD), KEYS)
 
 
 @pytest.mark.parametrize(
@@ -151,15 +152,15 @@ def test_the_checksum_of_a_good_batch_is_left_to_the_log(monkeypatch):
 )
 def test_only_small_plain_batches_are_quick(count, codec, quick):
     batch = encode_batch([Record(n, 0, b"key", b"value") for n in range(count)], codec=codec)
-    assert compacted.is_quick(memoryview(batch)) is quick
+    assert batch_demands.is_quick(memoryview(batch)) is quick
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
 def test_a_batch_that_unfolds_to_too_much_is_refused(codec):
     batch = memoryview(encode_batch([Record(0, 0, b"k", bytes(50_000))], codec=codec))
-    compacted.check(batch, 60_000 // compacted.PLAIN_FACTOR_MAX)
+    batch_demands.meet(batch, Demands(60_000 // batch_demands.PLAIN_FACTOR_MAX, keys=True))
     with pytest.raises(BatchTooLarge):
-        compacted.check(batch, 50_000 // compacted.PLAIN_FACTOR_MAX)
+        batch_demands.meet(batch, Demands(50_000 // batch_demands.PLAIN_FACTOR_MAX, keys=True))
 
 
 def test_a_count_that_is_a_lie_ends_with_the_bytes():
