@@ -2,14 +2,18 @@
 
 from pylog.broker_lite.api import Api
 from pylog.broker_lite.apis import (
+    alter_configs,
     api_versions,
+    create_partitions,
     create_topics,
     delete_groups,
     delete_topics,
+    describe_configs,
     describe_groups,
     fetch,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leave_group,
@@ -51,6 +55,10 @@ API_BY_KEY = _table(
     create_topics.API,
     delete_topics.API,
     init_producer_id.API,
+    describe_configs.API,
+    alter_configs.API,
+    create_partitions.API,
     delete_groups.API,
+    incremental_alter_configs.API,
     offset_delete.API,
 )

@@ -113,6 +113,14 @@ BROKER_ROWS = (
         "A connection that sent nothing for so long is closed (negative: never).",
     ),
     Row(
+        "sasl.kerberos.min.time.before.relogin",
+        Kind.LONG,
+        _MINUTE_MS,
+        anything,
+        "How long Kerberos waits between two log-ins. As in Kafka, it counts where SASL is used: not here, so far.",
+        dynamic=True,
+    ),
+    Row(
         "queued.max.request.bytes",
         Kind.LONG,
         -1,

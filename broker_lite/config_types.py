@@ -121,7 +121,7 @@ def between(low: float, high: float) -> Check:
 
 
 def at_least(low: int) -> Check:
-    return between(low, INT64_MAX)
+    return lambda value: None if value >= low else f"must be at least {low}"
 
 
 def one_of(*words: str) -> Check:

@@ -3,71 +3,103 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pylog.broker_lite import config_view
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.machines.topics import Topic
 from pylog.broker_lite.protocol.create_topics import (
     SPEC,
+    CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
+_TELLS_CONFIGS_SINCE = 5
+
 
 async def handle(broker: "Broker", message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in message.topics)
-    results = []
+    results: dict[str, CreatableTopicResult] = {}
     for asked in message.topics:
         try:
+            check_time(message.timeout_ms)
             if times[asked.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             topic = _decide(broker, asked, message.validate_only)
-            results.append(_created(topic, message.validate_only))
+            results[asked.name] = _created(broker, topic, tells_configs=request.version >= _TELLS_CONFIGS_SINCE)
         except EXPECTED as error:
-            results.append(_refused(asked.name, error))
-    for index, result in enumerate(results):
+            results[asked.name] = _refused(asked.name, error)
+    for name, result in results.items():
         if result.error_code == ErrorCode.NONE:
             try:
-                await broker.topic_made(result.name)
+                await broker.topic_made(name)
             except EXPECTED as error:
-                results[index] = _refused(result.name, error)
-    return CreateTopicsResponse(topics=results)
+                results[name] = _refused(name, error)
+    return CreateTopicsResponse(topics=list(results.values()))
+
+
+def check_time(timeout_ms: int) -> None:
+    """Kafka does nothing then, and says so."""
+    if timeout_ms <= 0:
+        raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "There was no time for it: timeout_ms must be positive.")
 
 
 def _decide(broker: "Broker", asked: CreatableTopic, validate_only: bool) -> Topic:
     partition_count, replication_factor = asked.num_partitions, asked.replication_factor
     if asked.assignments:
         if partition_count != -1 or replication_factor != -1:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "Give assignments or a number of partitions, not both.")
-        partition_count = len(asked.assignments)
-        if sorted(one.partition_index for one in asked.assignments) != list(range(partition_count)):
-            raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Assignments must number the partitions from 0.")
-        if any(one.broker_ids != [broker.node_id] for one in asked.assignments):
             raise RequestError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"The only broker here is {broker.node_id}: assign each partition to it.",
+                ErrorCode.INVALID_REQUEST, "With assignments, the number of partitions and of replicas must be -1."
             )
+        partition_count = len(asked.assignments)
+        _check_assignments(broker, asked.assignments)
     elif replication_factor not in (-1, 1):
         raise RequestError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor {replication_factor} with one broker: only 1 is possible.",
         )
-    overrides = {config.name: config.value for config in asked.configs if config.value is not None}
+    overrides = {}
+    for config in asked.configs:
+        if config.value is None:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"{config.name} has no value.")
+        overrides[config.name] = config.value
     return broker.catalogue.create(asked.name, partition_count, overrides, validate_only=validate_only)
 
 
-def _created(topic: Topic, validate_only: bool) -> CreatableTopicResult:
+def _check_assignments(broker: "Broker", assignments: list[CreatableReplicaAssignment]) -> None:
+    if sorted(one.partition_index for one in assignments) != list(range(len(assignments))):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Assignments must number the partitions from 0, each once."
+        )
+    for one in assignments:
+        check_replicas(broker, one.broker_ids)
+
+
+def check_replicas(broker: "Broker", broker_ids: list[int]) -> None:
+    if broker_ids != [broker.node_id]:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The only broker here is {broker.node_id}: each partition has one replica, there; not {broker_ids}.",
+        )
+
+
+def _created(broker: "Broker", topic: Topic, *, tells_configs: bool) -> CreatableTopicResult:
+    options = config_view.topic_options(broker.config, topic.overrides) if tells_configs else ()
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=ZERO_UUID if validate_only else topic.topic_id,
+        topic_id=topic.topic_id,
         num_partitions=topic.partition_count,
         replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(option.row.name, option.value, config_source=option.source) for option in options
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""AlterConfigs, key 33: what is not named is given back to its default. v2: flexible."""
+"""AlterConfigs, key 33. v2: flexible. What is not named is given back to its default."""
 
 from pylog.broker_lite.protocol.schema import array, boolean, int8, int16, int32, message, string
 from pylog.broker_lite.protocol.spec import ApiSpec

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, key 44: one operation for each setting. v1: flexible."""
+"""IncrementalAlterConfigs, key 44. v1: flexible. One operation for each option."""
 
 from pylog.broker_lite.protocol.alter_configs import AlterConfigsResourceResponse
 from pylog.broker_lite.protocol.schema import array, boolean, int8, int32, message, string

@@ -252,7 +252,7 @@ def test_a_log_whose_cleaner_fails_does_not_keep_the_others_from_theirs(files):
         async def on_disk(work, *args):
             return work(*args)
 
-        upkeep = Upkeep(logs, BrokerConfig.parse({}), on_disk)
+        upkeep = Upkeep(logs, lambda: BrokerConfig.parse({}), on_disk)
         await upkeep.compact_all()
         await upkeep.close()
         logs.close()
@@ -301,8 +301,8 @@ def test_a_round_that_fails_is_told_once_and_run_again(caplog):
         raise OSError(errno.EIO, "no disk") if len(ran) < 4 else KeyError("a bug")
 
     async def main():
-        upkeep = Upkeep(None, BrokerConfig.parse({}), None, scripted(5, told))
-        await upkeep._every(7, 30, fails)
+        upkeep = Upkeep(None, lambda: BrokerConfig.parse({}), None, scripted(5, told))
+        await upkeep._every(7, lambda: 30, fails)
 
     asyncio.run(main())
     assert told == [7, 30, 30, 30, 30, 30]
@@ -396,7 +396,7 @@ def test_closing_stops_the_cleaner_and_says_nothing(files, caplog, begun):
         async def on_disk(work, *args):
             return work(*args)
 
-        upkeep = Upkeep(logs, BrokerConfig.parse({}), on_disk)
+        upkeep = Upkeep(logs, lambda: BrokerConfig.parse({}), on_disk)
         upkeep.start()
         await asyncio.sleep(0)
         if begun:

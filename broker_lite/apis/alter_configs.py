@@ -1,0 +1,71 @@
+"""AlterConfigs, key 33. Older than IncrementalAlterConfigs: what is not named goes back to its default."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pylog.broker_lite import config_changes, config_resources
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
+from pylog.broker_lite.protocol.alter_configs import (
+    SPEC,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from pylog.broker_lite.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+
+async def handle(broker: "Broker", message: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:
+    def change(resource: AlterConfigsResource) -> None:
+        given = [(one.name, one.value) for one in resource.configs]
+        config_resources.change(
+            broker,
+            resource.resource_type,
+            resource.resource_name,
+            lambda present, _: config_changes.replaced(given, present),
+            validate_only=message.validate_only,
+        )
+
+    return AlterConfigsResponse(responses=await changed_each(broker, message.resources, change))
+
+
+class Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+SomeResource = TypeVar("SomeResource", bound=Resource)
+
+
+async def changed_each(
+    broker: "Broker", resources: Sequence[SomeResource], change: Callable[[SomeResource], None]
+) -> list[AlterConfigsResourceResponse]:
+    """One that cannot be changed keeps no other back. All are answered when the changes are on the disk."""
+    times = Counter((one.resource_type, one.resource_name) for one in resources)
+    errors: list[Exception | None] = []
+    for resource in resources:
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "A resource may be in a request once.")
+            change(resource)
+            errors.append(None)
+        except EXPECTED as error:
+            errors.append(error)
+    try:
+        await broker.catalogue.flushed()
+    except EXPECTED as error:
+        errors = [error if one is None else one for one in errors]
+    return [_response(resource, error) for resource, error in zip(resources, errors, strict=True)]
+
+
+def _response(resource: Resource, error: Exception | None) -> AlterConfigsResourceResponse:
+    code, text = (ErrorCode.NONE, None) if error is None else error_of(error)
+    return AlterConfigsResourceResponse(code, text, resource.resource_type, resource.resource_name)
+
+
+API = declared(SPEC, handle)

@@ -1,0 +1,62 @@
+"""CreatePartitions, key 37. Clients see the new partitions when they next ask for metadata."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.apis.create_topics import check_replicas, check_time
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
+from pylog.broker_lite.protocol.create_partitions import (
+    SPEC,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from pylog.broker_lite.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+
+async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:
+    times = Counter(topic.name for topic in message.topics)
+    errors: dict[str, Exception | None] = {}
+    for asked in message.topics:
+        try:
+            check_time(message.timeout_ms)
+            if times[asked.name] > 1:
+                raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
+            _decide(broker, asked, message.validate_only)
+            errors[asked.name] = None
+        except EXPECTED as error:
+            errors[asked.name] = error
+    for name in errors:
+        if errors[name] is None:
+            try:
+                await broker.topic_made(name)
+            except EXPECTED as error:
+                errors[name] = error
+    return CreatePartitionsResponse(results=[_result(*each) for each in errors.items()])
+
+
+def _decide(broker: "Broker", asked: CreatePartitionsTopic, validate_only: bool) -> None:
+    if asked.assignments is not None and asked.name in broker.topics.by_name:
+        added = asked.count - broker.topics.by_name[asked.name].partition_count
+        if added > 0:
+            if len(asked.assignments) != added:
+                raise RequestError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{added} partitions are to be added, but {len(asked.assignments)} are assigned.",
+                )
+            for one in asked.assignments:
+                check_replicas(broker, one.broker_ids)
+    broker.catalogue.add_partitions(asked.name, asked.count, validate_only=validate_only)
+
+
+def _result(name: str, error: Exception | None) -> CreatePartitionsTopicResult:
+    code, text = (ErrorCode.NONE, None) if error is None else error_of(error)
+    return CreatePartitionsTopicResult(name, code, text)
+
+
+API = declared(SPEC, handle)
