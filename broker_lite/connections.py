@@ -5,10 +5,10 @@ while others wait for memory, who holds some of it for a request that does not c
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.connection import Connection
@@ -111,11 +111,11 @@ class Connections:
         for connection in tuple(self._all):
             connection.finish()
         if self._all:
-            hurried = asyncio.get_running_loop().create_task(hurry.wait())
-            await asyncio.wait([self._empty, hurried], timeout=_FINISH_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
+            hurried: asyncio.Future[Any] = asyncio.get_running_loop().create_task(hurry.wait())
+            events: list[asyncio.Future[Any]] = [self._empty, hurried]
+            await asyncio.wait(events, timeout=_FINISH_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
             hurried.cancel()
         for connection in tuple(self._all):
             connection.abort()
         while self._all:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)  # asyncio tells them in its next turn
+            await asyncio.sleep(0)  # asyncio tells them in its next turn

@@ -129,7 +129,7 @@ def open_sockets(listener: Listener) -> tuple[list[socket.socket], Endpoint]:
     except OSError as error:
         for one in opened:
             one.close()
-        raise OSError(error.errno, f"cannot listen at {listener.bind}: {error.strerror or error}") from error
+        raise ConfigError(f"cannot listen at {listener.bind}: {error.strerror or error}") from error
     return opened, listener.advertised._replace(port=listener.advertised.port or port)
 
 

@@ -140,7 +140,7 @@ def test_a_port_that_is_taken_gets_a_clear_error(tmp_path):
             [*SERVE, "--data", tmp_path, "--listen", broker.bootstrap_servers], capture_output=True, text=True
         )
     assert second.returncode == 1
-    assert "address already in use" in second.stderr
+    assert f"cannot listen at {broker._listen}: Address already in use" in second.stderr
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_a_port_that_is_taken_gets_a_clear_error(tmp_path):
     [
         pytest.param("9092", "must be host:port", id="no host"),
         pytest.param("localhost:x", "must be host:port", id="no number"),
-        pytest.param("0.0.0.0:9092", "one that they can reach", id="a wildcard"),
-        pytest.param("[::]:9092", "one that they can reach", id="a wildcard of IPv6"),
+        pytest.param("0.0.0.0:9092", "advertised.listeners=PLAINTEXT://HOST:9092", id="a wildcard"),
+        pytest.param("[::]:9092", "advertised.listeners=PLAINTEXT://HOST:9092", id="a wildcard of IPv6"),
     ],
 )
 def test_an_address_that_cannot_be_is_refused(tmp_path, listen, words):
