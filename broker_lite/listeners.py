@@ -78,7 +78,7 @@ def _check_ports(bound: list[Endpoint]) -> None:
     taken: dict[int, list[Endpoint]] = {}
     for one in bound:
         others = taken.setdefault(one.port, [])
-        if one.port and any(_version(one.host) is None or _version(one.host) == _version(o.host) for o in others):
+        if one.port and any({_version(one.host), _version(other.host)} != {4, 6} for other in others):
             raise ConfigError(f"listeners: {others[0]} and {one} have the same port")
         others.append(one)
 
