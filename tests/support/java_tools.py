@@ -14,8 +14,20 @@ DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 END_TO_END_LATENCY = "org.apache.kafka.tools.EndToEndLatency"
+VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
+VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+GROUPS = "org.apache.kafka.tools.GroupsCommand"
+DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
+LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+BROKER_API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+CLUSTER = "org.apache.kafka.tools.ClusterTool"
+TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
 class JavaToolFailed(Exception):
@@ -27,20 +39,21 @@ def java_class_command(class_name: str, *arguments: str, heap: str = "512m", opt
     return [java_command(), f"-Xmx{heap}", *options, "-cp", kafka_classpath(), class_name, *arguments]
 
 
-def run_kafka_tool(class_name: str, *arguments: str, heap: str = "512m", seconds_max: float = 120.0) -> str:
-    """Run a class to its end and return what it printed on stdout; JavaToolFailed if its exit code is not 0."""
-    return _run(class_name, arguments, heap, seconds_max).stdout
+def run_kafka_tool(
+    class_name: str, *arguments: str, heap: str = "512m", seconds_max: float = 120.0, said: str = ""
+) -> str:
+    """Run a class to its end, with `said` on stdin, and return what it printed on stdout; JavaToolFailed if its exit
+    code is not 0."""
+    return _run(class_name, arguments, heap, seconds_max, said).stdout
 
 
 def _run(
-    class_name: str, arguments: Sequence[str], heap: str, seconds_max: float
+    class_name: str, arguments: Sequence[str], heap: str, seconds_max: float, said: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     command = java_class_command(class_name, *arguments, heap=heap)
     shown = " ".join([class_name, *arguments])
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds_max, check=False
-        )
+        done = subprocess.run(command, input=said, capture_output=True, text=True, timeout=seconds_max, check=False)
     except subprocess.TimeoutExpired as error:
         raise JavaToolFailed(f"{shown}\nno end after {seconds_max} s; it printed {error.stdout!r}") from error
     if done.returncode != 0:
