@@ -114,6 +114,7 @@ class Catalogue:
         if not validate_only:
             self.change(outcome.events)
             self._start_making(self.topics.by_name[name])
+            logger.info("topic '%s' is made, with %d partitions", name, partition_count)
         return outcome.reply
 
     def add_partitions(self, name: str, partition_count: int, *, validate_only: bool = False) -> None:
@@ -125,12 +126,14 @@ class Catalogue:
         if not validate_only:
             self.change(outcome.events)
             self._start_making(outcome.reply)
+            logger.info("topic '%s' has %d partitions now", name, partition_count)
 
     def delete(self, name: str | None, topic_id: UUID) -> tuple[Topic, Awaitable[None]]:
         """The topic is gone now; its directories are when the second is done."""
         outcome = self.topics.delete(name, topic_id)
         topic = outcome.reply
         self.change(outcome.events)
+        logger.info("topic '%s' is deleted", topic.name)
         deleting = self._on_disk(self._flush_and_delete, topic)
         for index in range(topic.partition_count):
             self._offline.pop((topic.name, index), None)

@@ -57,7 +57,7 @@ async def serve(
             connections.start()
             for acceptor in acceptors:
                 acceptor.start()
-            watch.running()
+            watch.running(connections)
             addresses = ",".join(str(endpoint) for _, endpoint in opened)
             logger.info("listening on %s, node %d of cluster %s", addresses, broker.node_id, broker.cluster_id)
             ready(addresses)
