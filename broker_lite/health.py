@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
+    from pylog.broker_lite.connections import Connections
 
 NAMED_MAX = 100  # offline partitions in a report; their number is told besides
 
@@ -24,6 +25,7 @@ class Health:
     def __init__(self) -> None:
         self.phase = Phase.STARTING
         self.broker: Broker | None = None  # once it is loaded
+        self.connections: Connections | None = None  # once they are accepted
 
     def not_ready_because(self) -> str | None:
         """None: it is ready."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.broker_lite.config import ConfigError
 from pylog.broker_lite.connection import Answer
+from pylog.broker_lite.connections import Connections
 from pylog.broker_lite.health import Health, Phase
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ class Watch:
         broker = self.health.broker
         return answer if broker is None or broker.requests is None else broker.requests.measured(answer)
 
-    def running(self) -> None:
+    def running(self, connections: Connections) -> None:
         """Listeners accept."""
+        self.health.connections = connections
         self.health.phase = Phase.RUNNING
 
     def stopping(self) -> None:

@@ -53,8 +53,8 @@ def _batch_with(
             if len(chunk) < HEADER_BYTES:
                 return None
         header = read_header(chunk, at)
-        if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
-            return None
+        if header.magic != MAGIC or header.size_bytes < HEADER_BYTES or header.base_offset < base_offset:
+            return None  # not where a batch begins
         if header.last_offset >= offset and header.record_count:
             return header
         position += header.size_bytes
@@ -74,11 +74,11 @@ def _indexed_before(files: FileSystem, path: Path, sizes: dict[str, int], relati
             return position
         before = bisect_right(entries, relative_offset - 1, key=lambda entry: entry[0])
         if before:
-            position = entries[before - 1][1]
+            position = max(entries[before - 1][1], 0)
         if before == len(entries):
             low = start + before
         elif before:
             return position
         else:
             high = start
-    return max(position, 0)
+    return position

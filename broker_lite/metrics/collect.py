@@ -20,6 +20,7 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
+    from pylog.broker_lite.connections import Connections
 
 T = TypeVar("T")
 
@@ -46,6 +47,8 @@ class Collector:
             return
         if broker.requests is not None:
             yield _requests(broker.requests)
+        if self._health.connections is not None:
+            yield _connections(self._health.connections)
         yield _logs(broker)
         yield await asyncio.to_thread(_disks, broker.logs.directories)
         async for piece in _partitions(broker):
@@ -114,6 +117,18 @@ def _requests(stats: RequestStats) -> str:
     lines += [head(families.REQUESTS_FAILED), samples(families.REQUESTS_FAILED, failed)]
     lines.append(_one(families.REQUESTS_MALFORMED, stats.malformed))
     return "".join(lines)
+
+
+def _connections(connections: "Connections") -> str:
+    return "".join(
+        [
+            _one(families.CONNECTIONS, connections.count),
+            _one(families.CONNECTIONS_MADE, connections.made_count),
+            _one(families.CONNECTIONS_REFUSED, connections.refused_count),
+            _one(families.CONNECTIONS_IDLE_CLOSED, connections.idle_closed_count),
+            _one(families.REQUEST_MEMORY, connections.memory.used_bytes),
+        ]
+    )
 
 
 def _logs(broker: "Broker") -> str:

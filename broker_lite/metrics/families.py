@@ -80,6 +80,9 @@ CONNECTIONS_REFUSED = _counter(
 CONNECTIONS_IDLE_CLOSED = _counter(
     "pylog_connections_idle_closed_total", "Connections closed after connections.max.idle.ms."
 )
+REQUEST_MEMORY = _gauge(
+    "pylog_request_memory_bytes", "Memory of requests that arrive or are worked on, of queued.max.request.bytes."
+)
 
 # -- topics and disks
 

@@ -66,8 +66,8 @@ class HttpServer:
         self._tasks.add(task)
         try:
             await self._serve(reader, writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # it went away, or took too long
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # it went away, or took too long; or this server closes, of which asyncio's streams would complain
         except Exception:
             logger.exception("a page could not be made")
         finally:

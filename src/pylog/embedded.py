@@ -92,6 +92,7 @@ class Broker:
         line = process.stdout.readline()
         if line.startswith(_METRICS_READY):
             self.metrics_url = line.removeprefix(_METRICS_READY).strip()
+            self._metrics = self.metrics_url.removeprefix("http://")  # the same after `kill` and `start`
             line = process.stdout.readline()
         if not line.startswith(_READY):
             process.communicate()
