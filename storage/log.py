@@ -15,12 +15,12 @@ import logging
 import random
 import threading
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pylog.storage import epochs, swap
+from pylog.storage import epochs, swap, time_search
 from pylog.storage.appending import Sequenced, place
 from pylog.storage.batch import NO_TIMESTAMP
 from pylog.storage.disk import DISK
@@ -38,8 +38,10 @@ from pylog.storage.log_config import LogConfig
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, LogFile, SystemClock
 from pylog.storage.producers import Duplicate, Producers, snapshot_name, snapshot_offsets
+from pylog.storage.records import Record
 from pylog.storage.recovery import CLEAN, UNCLEAN, Cut, Loader, Trust
 from pylog.storage.segment import Segment
+from pylog.storage.time_search import Batch, Search
 from pylog.storage.transactions import AbortedTransaction, aborted_in
 from pylog.storage.views import SegmentView
 
@@ -360,29 +362,26 @@ class PartitionLog:
     def offset_at_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that is as late as this or later."""
         with self._watched():
-            for segment in self._segments:
-                record = segment.first_at_time(timestamp_ms, self._start_offset)
-                if record is not None:
-                    return record.timestamp_ms, record.offset
-        return None
+            return time_search.run(self.search_time(timestamp_ms))
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the latest record, the first of them if there are several."""
         with self._watched():
-            number = bisect_right(self._base_offsets, self._start_offset) - 1
-            first, *others = self._segments[number:]
-            latest_ms = max((segment.latest_timestamp_ms for segment in others), default=NO_TIMESTAMP)
-            if first.latest_timestamp_ms > latest_ms:  # of the first one a part may be deleted
-                latest_ms = max(latest_ms, first.latest_since(self._start_offset))
-        if latest_ms == NO_TIMESTAMP:
-            return None
-        return self.offset_at_time(latest_ms) or self._latest_by_looking()
+            return time_search.run(self.search_latest())
 
-    def _latest_by_looking(self) -> tuple[int, int] | None:
-        """Where an index of Kafka's names a batch that compaction has emptied: rare, and takes long."""
+    def search_time(self, timestamp_ms: int) -> Search[tuple[int, int] | None]:
+        """As `offset_at_time`, in steps that `step` takes."""
+        return time_search.first_at_time(list(self._segments), timestamp_ms, self._start_offset)
+
+    def search_latest(self) -> Search[tuple[int, int] | None]:
+        number = bisect_right(self._base_offsets, self._start_offset) - 1
+        return time_search.latest(self._segments[number:], self._start_offset)
+
+    def step(self, search: Search[Any], records: Sequence[Record] | None) -> Batch | None:
+        """The next step of a search, with the records that its last one asked for (None at first, () for none).
+        StopIteration has what was found."""
         with self._watched():
-            latest_ms = max(segment.latest_since(self._start_offset, trusting=False) for segment in self._segments)
-        return None if latest_ms == NO_TIMESTAMP else self.offset_at_time(latest_ms)
+            return next(search) if records is None else search.send(records)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those with records in the range; a `read_committed` reader drops them."""

@@ -17,7 +17,6 @@ from pylog.storage.errors import CorruptBatch, DamagedFile, StorageError
 from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, OFFSET_ENTRY_BYTES, TIME_ENTRY, TIME_ENTRY_BYTES, Index
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Buffer, FileSystem, LogAppender, LogFile
-from pylog.storage.records import Record, decode_batch
 from pylog.storage.scan import READ_AHEAD_BYTES
 from pylog.storage.transactions import AbortedTransaction, TransactionIndex
 
@@ -416,18 +415,10 @@ class Segment:
         """(position, header) of every batch from there on; records are not read, CRCs not checked."""
         return scan.headers(self.file, self.size_bytes, position) if position < self.size_bytes else iter(())
 
-    def first_at_time(self, timestamp_ms: int, offset_min: int) -> Record | None:
-        """The first record from `offset_min` on with this timestamp or a later one."""
-        if timestamp_ms > self.latest_timestamp_ms:
-            return None
+    def offset_before_time(self, timestamp_ms: int) -> int:
+        """No record below this offset is so late or later, as far as the time index knows."""
         entry = self._time_entry_before(timestamp_ms)
-        from_offset = self.base_offset + (self.times[entry][1] if entry >= 0 else 0)
-        for position, header in self.headers(self.position_of(max(from_offset, offset_min))):
-            if header.max_timestamp >= timestamp_ms:
-                for record in self._records(position, header.size_bytes):
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= offset_min:
-                        return record
-        return None
+        return self.base_offset + (self.times[entry][1] if entry >= 0 else 0)
 
     def _time_entry_before(self, timestamp_ms: int) -> int:
         try:
@@ -438,24 +429,3 @@ class Segment:
             _log.error("%s", error)
         self._distrust(self.times)
         return self.times.floor(timestamp_ms)
-
-    def latest_since(self, offset: int, *, trusting: bool = True) -> int:
-        """The maximum timestamp of the records from this offset on. Looks at every batch behind it, unless that is
-        the whole segment and its index is to be trusted."""
-        if offset <= self.base_offset and trusting:
-            return self.latest_timestamp_ms
-        latest_ms = NO_TIMESTAMP
-        for position, header in self.headers(self.position_of(offset)):
-            if header.base_offset >= offset:
-                latest_ms = max(latest_ms, header.latest_record_ms)
-            elif header.max_timestamp > latest_ms:  # of this batch a part is deleted
-                for record in self._records(position, header.size_bytes):
-                    if record.offset >= offset:
-                        latest_ms = max(latest_ms, record.timestamp_ms)
-        return latest_ms
-
-    def _records(self, position: int, size_bytes: int) -> list[Record]:
-        try:
-            return decode_batch(self.file.read_at(position, size_bytes))
-        except StorageError as error:
-            raise CorruptBatch(f"{self.path}: the batch at byte {position} cannot be read: {error}") from error

@@ -1,17 +1,27 @@
-"""ListOffsets, key 2. -1 latest, -2 earliest, -3 the record with the latest timestamp, otherwise the first record at
-or after a timestamp.
+"""ListOffsets, key 2. -1 latest, -2 earliest, -3 the record with the latest timestamp, -4 the earliest that is not
+tiered, -5 the last that is, -6 the first that waits to be; otherwise the first record at or after a timestamp.
 
-What is not committed is not there yet; for a client that reads committed transactions only, what is not decided."""
+What is not committed is not there yet; for a client that reads committed transactions only, what is not decided.
 
+A look-up by time may have to wait for the disk, and to unfold a large batch: threads do that, step by step.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pylog.broker_lite import cold
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.partition import LEADER_EPOCH, check_epoch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import READ_COMMITTED
 from pylog.broker_lite.protocol.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     NO_TIMESTAMP,
@@ -23,48 +33,95 @@ from pylog.broker_lite.protocol.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from pylog.storage.log import PartitionLog
+from pylog.storage.ports import NOT_WAITING, WouldWait
+from pylog.storage.records import Record
+from pylog.storage.time_search import records_of
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
+_SINCE = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+_TIERED = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
 
-def handle(broker: "Broker", message: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
+
+async def handle(broker: "Broker", message: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
+    asked = Counter((topic.name, one.partition_index) for topic in message.topics for one in topic.partitions)
+    twice = {place for place, count in asked.items() if count > 1}
     committed = message.isolation_level == READ_COMMITTED
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                topic.name, [_offset(broker, topic.name, asked, committed=committed) for asked in topic.partitions]
-            )
-            for topic in message.topics
-        ]
-    )
+    topics = []
+    for topic in message.topics:
+        found = []
+        for one in topic.partitions:
+            place = (topic.name, one.partition_index)
+            if place in twice:
+                found.append(ListOffsetsPartitionResponse(one.partition_index, ErrorCode.INVALID_REQUEST))
+            else:
+                found.append(await _offset(broker, topic.name, one, request.version, committed=committed))
+        topics.append(ListOffsetsTopicResponse(topic.name, found))
+    return ListOffsetsResponse(topics=topics)
 
 
-def _offset(
-    broker: "Broker", topic: str, asked: ListOffsetsPartition, *, committed: bool
+async def _offset(
+    broker: "Broker", topic: str, asked: ListOffsetsPartition, version: int, *, committed: bool
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     try:
+        if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, 1 << 15):
+            raise RequestError(
+                ErrorCode.UNSUPPORTED_VERSION, f"The special timestamp {asked.timestamp} is not known to v{version}."
+            )
+        log = broker.partition(topic, index).log
         check_epoch(asked.current_leader_epoch)
-        found = _find(broker.partition(topic, index).log, asked.timestamp, committed=committed)
+        found = await _find(log, asked.timestamp, committed=committed)
     except EXPECTED as error:
         return ListOffsetsPartitionResponse(index, error_of(error)[0])
     if found is None:
         return ListOffsetsPartitionResponse(index)
     timestamp, offset = found
-    return ListOffsetsPartitionResponse(index, ErrorCode.NONE, timestamp, offset, LEADER_EPOCH)
+    epoch = log.epochs.epoch_for(offset)
+    return ListOffsetsPartitionResponse(
+        index, ErrorCode.NONE, timestamp, offset, LEADER_EPOCH if epoch is None else epoch
+    )
 
 
-def _find(log: PartitionLog, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
+async def _find(log: PartitionLog, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
     end_offset = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST_TIMESTAMP:
         return NO_TIMESTAMP, end_offset
-    if timestamp == EARLIEST_TIMESTAMP:
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return NO_TIMESTAMP, log.log_start_offset
-    if timestamp < MAX_TIMESTAMP:
-        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"The special timestamp {timestamp} is not known here.")
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_at_time(timestamp)
+    if timestamp in _TIERED:  # nothing is
+        return None
+    found = await _search(log, timestamp)
     return found if found is not None and found[1] < end_offset else None
+
+
+async def _search(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
+    while True:
+        search = log.search_latest() if timestamp == MAX_TIMESTAMP else log.search_time(timestamp)
+        shape = log.shape
+        records: Sequence[Record] | None = None
+        try:
+            while log.shape == shape:  # else its segments have changed, and it is begun anew
+                with NOT_WAITING:
+                    batch = log.step(search, records)
+                if batch is None:
+                    await asyncio.sleep(0)
+                    records = ()
+                else:
+                    records = await cold.waited(records_of, batch)
+        except StopIteration as done:
+            found: tuple[int, int] | None = done.value
+            return found
+        except WouldWait as disk:
+            await cold.waited(disk.wait)
 
 
 API = declared(SPEC, handle)
