@@ -34,9 +34,10 @@ class FrameMemory:
         """False: not now; `try_again` is called when there is room."""
         if self.used_bytes + count_bytes > self.bytes_max and self.favoured is not taker:
             if self.favoured is not None:
-                self._waiting[taker] = None
+                self._waiting.setdefault(taker)  # who waits already keeps its place
                 return False
             self.favoured = taker
+        self._waiting.pop(taker, None)
         self.used_bytes += count_bytes
         return True
 
@@ -59,7 +60,6 @@ class FrameMemory:
     def _look_for_takers(self) -> None:
         while self._waiting and (self.favoured is None or not self.is_short):
             taker = next(iter(self._waiting))
-            del self._waiting[taker]
             taker.try_again()
             if taker in self._waiting:  # it needs more than there is
                 break
