@@ -14,6 +14,7 @@ from pylog.broker_lite import event_log
 from pylog.broker_lite.config import BrokerConfig, ConfigError, TopicConfig
 from pylog.broker_lite.config_types import show
 from pylog.broker_lite.errors import EXPECTED, RequestError
+from pylog.broker_lite.log_work import LogWork
 from pylog.broker_lite.machines.topics import CLUSTER_METADATA, CONSUMER_OFFSETS, INTERNAL_TOPICS, Topic, Topics
 from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import metadata_records
@@ -21,8 +22,9 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataRecord
 from pylog.broker_lite.topic_rows import TOPIC_ROW
 from pylog.storage.errors import LogOffline, StorageError
+from pylog.storage.log import PartitionLog
 from pylog.storage.log_config import LogConfig
-from pylog.storage.manager import LogManager
+from pylog.storage.manager import LogManager, New
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class Catalogue:
             raise LogOffline(
                 f"{CLUSTER_METADATA} cannot be opened, and without it no topic is known: {error}"
             ) from error
+        self._work = LogWork(logs, self.log.flush, on_disk)
         self._load()
 
     def _load(self) -> None:
@@ -128,23 +131,20 @@ class Catalogue:
             self._start_making(outcome.reply)
             logger.info("topic '%s' has %d partitions now", name, partition_count)
 
-    def delete(self, name: str | None, topic_id: UUID) -> tuple[Topic, Awaitable[None]]:
+    def delete(self, name: str | None, topic_id: UUID) -> tuple[Topic, Awaitable[Any]]:
         """The topic is gone now; its directories are when the second is done."""
         outcome = self.topics.delete(name, topic_id)
         topic = outcome.reply
         self.change(outcome.events)
         logger.info("topic '%s' is deleted", topic.name)
-        deleting = self._on_disk(self._flush_and_delete, topic)
-        for index in range(topic.partition_count):
-            self._offline.pop((topic.name, index), None)
-            partition = self._partitions.pop((topic.name, index), None)
+        places = [(topic.name, index) for index in range(topic.partition_count)]
+        deleting = asyncio.shield(self._work.delete(places))
+        for place in places:
+            self._offline.pop(place, None)
+            partition = self._partitions.pop(place, None)
             if partition is not None:
                 partition.look_again()
         return topic, deleting
-
-    def _flush_and_delete(self, topic: Topic) -> None:
-        self.log.flush()
-        self._logs.delete(topic.name, *range(topic.partition_count))
 
     async def made(self, name: str) -> None:
         """Returns when the topic's partitions are there; one whose disk failed is tried again."""
@@ -157,22 +157,31 @@ class Catalogue:
     def _start_making(self, topic: Topic) -> None:
         """Those of its partitions that are not there."""
         self.unmade.discard(topic.name)
-        missing = [
-            index
-            for index in range(topic.partition_count)
-            if (topic.name, index) not in self._partitions and (topic.name, index) not in self._offline
-        ]
-        # asked for now, not when the task begins: a deletion that comes next must find its directories
-        opening = self._on_disk(self._flush_and_open, topic, missing, self._topic_config(topic))
-        self._making[topic.name] = asyncio.get_running_loop().create_task(self._make(topic, opening))
+        config = self._topic_config(topic)
+        places = [(topic.name, index) for index in range(topic.partition_count)]
+        missing = [place for place in places if place not in self._partitions and place not in self._offline]
+        opening = self._work.make([New(place, topic.topic_id, config.log) for place in missing])
+        task = asyncio.get_running_loop().create_task(self._make(topic, missing, opening))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it
+        self._making[topic.name] = task
 
-    async def _make(self, topic: Topic, opening: "asyncio.Future[dict[Place, Partition]]") -> None:
+    async def _make(
+        self, topic: Topic, places: list[Place], opening: "asyncio.Future[list[PartitionLog | Exception]]"
+    ) -> None:
         try:
-            opened = await opening
-            if self.topics.by_id.get(topic.topic_id) is topic:  # it may have been deleted meanwhile
-                config = self._topic_config(topic)  # it may have changed meanwhile
-                for place, partition in opened.items():
-                    self._partitions.setdefault(place, partition).reconfigure(config)
+            failure = None
+            all_opened = await opening
+            if self.topics.by_id.get(topic.topic_id) is not topic:
+                return  # it was deleted meanwhile
+            config = self._topic_config(topic)  # it may have changed meanwhile
+            for place, opened in zip(places, all_opened, strict=True):
+                if isinstance(opened, Exception):
+                    failure = opened
+                else:
+                    opened.reconfigure(config.log)
+                    self._partitions.setdefault(place, Partition(opened, config))
+            if failure is not None:
+                raise failure
         except EXPECTED:
             self.unmade.add(topic.name)
             raise
@@ -180,12 +189,8 @@ class Catalogue:
             if self._making.get(topic.name) is asyncio.current_task():
                 del self._making[topic.name]
 
-    def _flush_and_open(self, topic: Topic, indexes: list[int], config: TopicConfig) -> dict[Place, Partition]:
-        self.log.flush()
-        return {(topic.name, index): self._open(topic, index, config, new=True) for index in indexes}
-
-    def _open(self, topic: Topic, index: int, config: TopicConfig, *, new: bool = False) -> Partition:
-        return Partition(self._logs.open(topic.name, index, topic.topic_id, config.log, new=new), config)
+    def _open(self, topic: Topic, index: int, config: TopicConfig) -> Partition:
+        return Partition(self._logs.open(topic.name, index, topic.topic_id, config.log), config)
 
     # Configuration
 

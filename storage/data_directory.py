@@ -119,10 +119,11 @@ class DataDirectory:
         self.unrecovered.difference_update(keys)
         with self.storing:
             for name, known in self._known.items():
+                if not any(key in known for key in keys):
+                    continue
                 new = {key: offset for key, offset in known.items() if key not in keys}
-                if len(new) < len(known):
-                    self._checkpoints[name].store(new)
-                    self._known[name] = new
+                self._checkpoints[name].store(new)
+                self._known[name] = new
 
     def close(self, *, clean: bool) -> None:
         if clean and not self.unrecovered:  # a log that nobody opened has not been recovered either

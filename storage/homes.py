@@ -9,6 +9,7 @@ import base64
 import contextlib
 import logging
 import re
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -37,6 +38,7 @@ class Homes:
         self._files = files
         self._homes: dict[Key, DataDirectory] = {}
         self._counts: Counter[Path] = Counter()
+        self._counting = threading.Lock()  # several partitions may be made at once
         try:
             for path in paths:
                 self._add(path)
@@ -126,7 +128,7 @@ class Homes:
     # -- making
 
     def provide(self, key: Key, topic_id: UUID, *, new: bool) -> DataDirectory:
-        """See that the partition has a folder, and that it names this topic."""
+        """See that the partition has a folder, and that it names this topic. Threads may do it for several at once."""
         if not _TOPIC.fullmatch(key[0]) or key[1] < 0:
             raise ValueError(f"{key[0]!r}, {key[1]} cannot name a partition")
         found = self._topic_id_in(self.path(key)) if key in self._homes else None
@@ -154,7 +156,9 @@ class Homes:
                 f"offline: {', '.join(map(str, self.offline))}"
             )
         failed = None
-        for home in sorted(self.directories, key=lambda directory: self._counts[directory.path]):
+        tried: list[DataDirectory] = []
+        while (home := self._take_place(tried)) is not None:
+            tried.append(home)
             path = home.path / f"{key[0]}-{key[1]}"
             try:
                 home.forget({key})
@@ -163,13 +167,24 @@ class Homes:
             except OSError as error:
                 _log.error("%s cannot be made: %s", path, error)
                 failed = error
+                with self._counting:
+                    self._counts[home.path] -= 1
                 with contextlib.suppress(OSError):
                     self._remove_unmade(path)
             else:
-                self._settle(key, home)
+                self._homes[key] = home
                 return
         assert failed is not None
         raise failed
+
+    def _take_place(self, tried: Collection[DataDirectory]) -> DataDirectory | None:
+        with self._counting:
+            others = [directory for directory in self.directories if directory not in tried]
+            if not others:
+                return None
+            home = min(others, key=lambda directory: self._counts[directory.path])
+            self._counts[home.path] += 1
+            return home
 
     def _make_folder(self, path: Path) -> None:
         """One that an earlier try left is made anew: its sync failed, and a second one would prove nothing."""

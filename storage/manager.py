@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pylog.storage import retention
@@ -26,9 +26,17 @@ from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, SystemClock
 
-__all__ = ["COMPACTION_RETRY_MS", "METADATA_NAME", "Doomed", "LogManager"]
+__all__ = ["COMPACTION_RETRY_MS", "METADATA_NAME", "Doomed", "LogManager", "New"]
 
 _log = logging.getLogger(__name__)
+
+
+class New(NamedTuple):
+    """A log that is to be made."""
+
+    key: Key
+    topic_id: UUID
+    config: LogConfig
 
 
 class Doomed(NamedTuple):
@@ -100,6 +108,20 @@ class LogManager:
         self._logs[key], self._topic_ids[key] = log, topic_id
         return log
 
+    def open_new(self, wanted: Sequence[New]) -> list[PartitionLog | Exception]:
+        """Logs of partitions that were just decided, or why one cannot be: several at once, since each waits for the
+        disk more than once."""
+        unique = {new.key: new for new in wanted}
+        with self._threads(len(unique)) as threads:
+            opened = dict(zip(unique, threads(self._open_or_tell, unique.values()), strict=True))
+        return [opened[new.key] for new in wanted]
+
+    def _open_or_tell(self, new: New) -> PartitionLog | Exception:
+        try:
+            return self.open(*new.key, new.topic_id, new.config, new=True)
+        except (StorageError, OSError) as error:
+            return error
+
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
 
@@ -108,7 +130,7 @@ class LogManager:
 
     def close(self) -> None:
         """Close all logs and leave the markers, save where a log could not be closed."""
-        with self._threads() as threads:
+        with self._threads(len(self._logs)) as threads:
             closed = list(threads(_close, self._logs.values()))
         unclean = {self._homes[key].path for key, whole in zip(self._logs, closed, strict=True) if not whole}
         directories, self._homes.directories = self._homes.directories, []
@@ -122,9 +144,9 @@ class LogManager:
         self._logs.clear()
 
     @contextlib.contextmanager
-    def _threads(self) -> Iterator[Callable[..., Iterable[bool]]]:
+    def _threads(self, log_count: int) -> Iterator[Callable[..., Iterable[Any]]]:
         """`map`, by several threads where that helps: what thousands of logs do with the disk, they do at once."""
-        if self._files.threads > 1 and len(self._logs) > 1:
+        if self._files.threads > 1 and log_count > 1:
             with ThreadPoolExecutor(self._files.threads, "logs") as pool:
                 yield pool.map
         else:
@@ -133,9 +155,11 @@ class LogManager:
     # -- deleting logs
 
     def delete(self, topic: str, *partitions: int) -> None:
+        self.delete_all([(topic, partition) for partition in partitions])
+
+    def delete_all(self, keys: Collection[Key]) -> None:
         """Gone with the renames; what a crash leaves of the renamed directories is removed at the next start. Where one
         fails the others go on, and then it is told."""
-        keys = [(topic, partition) for partition in partitions]
         for key in keys:
             log = self._logs.pop(key, None)
             self._topic_ids.pop(key, None)
@@ -287,6 +311,11 @@ class LogManager:
         self._logs[key].move_start(offset)
         self._store_starts(self._homes[key])
         self.bury(self.detach([key]))
+
+    def has_stored_start(self, topic: str, partition: int) -> bool:
+        """Whether a crash would leave the log's start where it is now."""
+        log, home = self._logs.get((topic, partition)), self._homes.get((topic, partition))
+        return log is not None and home is not None and home.log_start((topic, partition)) >= log.log_start_offset
 
     def retain(self) -> None:
         """All steps at once."""
