@@ -10,7 +10,7 @@ A partition whose log cannot be opened, or fails later, is offline; all others g
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -159,6 +159,22 @@ class Broker:
         if name is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {UUID(bytes=topic_id)}.")
         return name
+
+    @property
+    def directories(self) -> list[Path]:
+        return self._logs.directories
+
+    @property
+    def offline_directories(self) -> list[Path]:
+        return list(self._logs.offline_directories)
+
+    async def delete_records(self, places: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
+        """The starts of these logs have moved: when this is done they stay there, save for those that are returned.
+        What lies wholly below them is removed."""
+        await self._on_disk(self._logs.store_starts)
+        kept = [place for place in places if self._logs.has_stored_start(*place)]
+        await self._on_disk(self._logs.bury, self._logs.detach(kept))
+        return [place for place in places if place not in kept]
 
     def exists(self, topic: str, index: int) -> bool:
         """Also where it is offline, or in the making."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, Topic
+from pylog.broker_lite.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata import (
@@ -23,10 +24,6 @@ from pylog.broker_lite.protocol.wire import ZERO_UUID
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
-# Without an authorizer everybody may do everything; each operation is a bit (Kafka's AclOperation codes).
-_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-
 
 async def handle(broker: "Broker", message: MetadataRequest, request: Request) -> MetadataResponse:
     asked = message.topics
@@ -39,7 +36,7 @@ async def handle(broker: "Broker", message: MetadataRequest, request: Request) -
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
-        cluster_authorized_operations=_CLUSTER_OPERATIONS if everything else OPERATIONS_NOT_ASKED_FOR,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if everything else OPERATIONS_NOT_ASKED_FOR,
     )
 
 
@@ -55,7 +52,7 @@ async def _topic(broker: "Broker", asked: MetadataRequestTopic, message: Metadat
             return MetadataResponseTopic(error_of(error)[0], asked.name, ZERO_UUID)
     with contextlib.suppress(*EXPECTED):  # what could not be made is told with the partitions
         await broker.topic_made(topic.name)
-    operations = _TOPIC_OPERATIONS if message.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    operations = TOPIC_OPERATIONS if message.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

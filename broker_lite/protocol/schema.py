@@ -32,7 +32,7 @@ class _Spec:
     until: int
     null_since: int | None  # the first version that lets null pass; None: never
     tag: int | None
-    element: Any = None  # of an array: a message class, or the _Spec of a primitive
+    element: Any = None  # of an array: a message class, or the _Spec of a primitive; of a struct its message class
     default: Any = None
 
     def carried_by(self, version: int) -> bool:
@@ -97,6 +97,10 @@ def array(element: Any, default: list[Any] | None = [], **versions: Any) -> Any:
     """Of messages (`array(Topic)`) or of primitives (`array(int32)`)."""
     inner = element if isinstance(element, type) else element().metadata["spec"]
     return _field("array", default, **{"null_since": 0 if default is None else None, **versions}, element=inner)
+
+
+def struct_or_null(element: type[Any], **versions: Any) -> Any:
+    return _field("struct", None, **{"null_since": 0, **versions}, element=element)
 
 
 @dataclass_transform()  # without specifiers: a type checker then knows that every field has a default
@@ -193,6 +197,13 @@ def _add_read(source: _Source, target: str, spec: _Spec, version: int, flexible:
         source.add("p += 1", depth)
     elif spec.kind == "uuid":
         source.add(f"{target}, p = wire.read_uuid(b, p)", depth)
+    elif spec.kind == "struct":
+        reader = f"read_{spec.element.__name__}"
+        source.names[reader] = _decoder(spec.element, version, flexible)
+        source.add(f"{target} = None", depth)
+        source.add("p += 1", depth)
+        source.add("if wire.I8.unpack_from(b, p - 1)[0] >= 0:", depth)
+        source.add(f"{target}, p = {reader}(b, p)", depth + 1)
     elif spec.kind == "array":
         source.add(f"n, p = wire.read_{compact}count(b, p)", depth)
         source.add(f"{target} = None if n < 0 else []", depth)
@@ -253,6 +264,11 @@ def _add_write(source: _Source, value: str, spec: _Spec, version: int, flexible:
         source.add(f"out.append(1 if {value} else 0)", depth)
     elif spec.kind == "uuid":
         source.add(f"out += {value}.bytes", depth)
+    elif spec.kind == "struct":
+        writer = f"write_{spec.element.__name__}"
+        source.names[writer] = _encoder(spec.element, version, flexible)
+        source.add(f"out += wire.I8.pack(-1 if {value} is None else 1)", depth)
+        source.add(f"if {value} is not None: {writer}({value}, out)", depth)
     elif spec.kind == "array":
         source.add(f"items = {value}", depth)
         source.add(f"wire.write_{compact}count(out, -1 if items is None else len(items))", depth)

@@ -1,7 +1,6 @@
 """Every version that is advertised is answered, judged by kafka-python's messages over a plain socket."""
 
 import socket
-import struct
 from typing import Any
 
 import kafka.protocol.admin as admin
@@ -13,6 +12,8 @@ import pytest
 from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.storage.records import Record, decode_batch, encode_batch
 from tests.support.foreign_clients import CLIENTS
+from tests.support.kafka_python_requests import ask, topic_id_of
+from tests.support.version_rows import MORE
 
 NOW_MS = 1_700_000_000_000
 BATCH = bytes(encode_batch([Record(0, NOW_MS, b"k", b"v")]))
@@ -31,19 +32,6 @@ def connection(servers: str) -> Any:
     host, port = servers.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=20) as connected:
         yield connected
-
-
-def ask(connection: socket.socket, request: Any, response: Any, version: int) -> Any:
-    request.with_header(correlation_id=version, client_id="versions")
-    connection.sendall(request.encode(version=version, header=True, framed=True))
-    received = connection.makefile("rb")
-    (size,) = struct.unpack(">i", received.read(4))
-    answered = response.decode(received.read(size), version=version, header=True)
-    assert answered.header.correlation_id == version
-    header_bytes = 5 if response.flexible_version_q(version) and response is not metadata.ApiVersionsResponse else 4
-    answered._header = None
-    assert len(answered.encode(version=version)) == size - header_bytes  # it has read all there was
-    return answered
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
@@ -75,13 +63,15 @@ def metadata_(connection: socket.socket, version: int) -> None:
 
 def produce(connection: socket.socket, version: int) -> None:
     partition = producer.ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=BATCH, version=version)
-    topic = producer.ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[partition], version=version)
+    named = {"topic_id": topic_id_of(connection, TOPIC)} if version >= 13 else {"name": TOPIC}
+    topic = producer.ProduceRequest.TopicProduceData(**named, partition_data=[partition], version=version)
     request = producer.ProduceRequest(
         transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[topic], version=version
     )
     answered = ask(connection, request, producer.ProduceResponse, version)
     (result,) = answered.responses[0].partition_responses
-    assert (answered.responses[0].name, result.index, result.error_code) == (TOPIC, 0, 0)
+    assert {name: getattr(answered.responses[0], name) for name in named} == named
+    assert (result.index, result.error_code) == (0, 0)
     assert result.base_offset >= 0
     assert fetch_records(connection, 12, result.base_offset)[0] == Record(result.base_offset, NOW_MS, b"k", b"v")
 
@@ -95,7 +85,8 @@ def fetch_records(connection: socket.socket, version: int, offset: int) -> list[
         log_start_offset=-1,
         version=version,
     )
-    topic = consumer.FetchRequest.FetchTopic(topic=TOPIC, partitions=[partition], version=version)
+    named = {"topic_id": topic_id_of(connection, TOPIC)} if version >= 13 else {"topic": TOPIC}
+    topic = consumer.FetchRequest.FetchTopic(**named, partitions=[partition], version=version)
     request = consumer.FetchRequest(
         replica_id=-1,
         max_wait_ms=0,
@@ -111,7 +102,8 @@ def fetch_records(connection: socket.socket, version: int, offset: int) -> list[
     )
     answered = ask(connection, request, consumer.FetchResponse, version)
     (found,) = answered.responses[0].partitions
-    assert (answered.responses[0].topic, found.partition_index, found.error_code) == (TOPIC, 0, 0)
+    assert {name: getattr(answered.responses[0], name) for name in named} == named
+    assert (found.partition_index, found.error_code) == (0, 0)
     return decode_batch(bytes(found.records))
 
 
@@ -136,7 +128,8 @@ def offset_commit(connection: socket.socket, version: int) -> None:
     partition = consumer.OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=version, committed_metadata="m", version=version
     )
-    topic = consumer.OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[partition], version=version)
+    named = {"topic_id": topic_id_of(connection, TOPIC)} if version >= 10 else {"name": TOPIC}
+    topic = consumer.OffsetCommitRequest.OffsetCommitRequestTopic(**named, partitions=[partition], version=version)
     request = consumer.OffsetCommitRequest(group_id="g", member_id="", topics=[topic], version=version)
     answered = ask(connection, request, consumer.OffsetCommitResponse, version)
     assert answered.topics[0].partitions[0].error_code == 0
@@ -146,9 +139,8 @@ def offset_commit(connection: socket.socket, version: int) -> None:
 def committed(connection: socket.socket, version: int) -> tuple[int, str]:
     theirs = consumer.OffsetFetchRequest
     if version >= 8:
-        topic = theirs.OffsetFetchRequestGroup.OffsetFetchRequestTopics(
-            name=TOPIC, partition_indexes=[0], version=version
-        )
+        named = {"topic_id": topic_id_of(connection, TOPIC)} if version >= 10 else {"name": TOPIC}
+        topic = theirs.OffsetFetchRequestGroup.OffsetFetchRequestTopics(**named, partition_indexes=[0], version=version)
         group = theirs.OffsetFetchRequestGroup(group_id="g", topics=[topic], version=version)
         answered = ask(connection, theirs(groups=[group], version=version), consumer.OffsetFetchResponse, version)
         assert (answered.groups[0].group_id, answered.groups[0].error_code) == ("g", 0)
@@ -358,4 +350,5 @@ ASK = {
     22: init_producer_id,
     42: delete_groups,
     47: offset_delete,
+    **MORE,
 }

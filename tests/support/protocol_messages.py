@@ -60,6 +60,8 @@ def _random_value(name: str, spec: Any, version: int, rng: random.Random) -> Any
             return rng.randbytes(rng.choice([0, 1, 200]))
         case "uuid":
             return UUID(int=rng.getrandbits(128)) if rng.random() < 0.8 else ZERO_UUID
+        case "struct":
+            return random_message(spec.element, version, rng)
         case "array":
             count = rng.choice([0, 1, 2, 3])
             if isinstance(spec.element, type):
@@ -184,6 +186,8 @@ def _encode_value(value: Any, spec: Any, version: int) -> bytes:
         return bytes([value])
     if spec.kind == "uuid":
         return bytes(value.bytes)
+    if spec.kind == "struct":
+        return b"\xff" if value is None else b"\x01" + encode_with_unknown_tags(value, version)
     if value is None:
         return b"\x00"
     if spec.kind == "array" and isinstance(spec.element, type):

@@ -1,0 +1,52 @@
+"""DescribeProducers, key 61. The idempotent producers that a partition remembers."""
+
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import EXPECTED, error_of
+from pylog.broker_lite.protocol.describe_producers import (
+    SPEC,
+    DescribeProducersPartitionResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+    ProducerState,
+)
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+
+def handle(broker: "Broker", message: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersTopicResponse(
+                topic.name, [_producers(broker, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _producers(broker: "Broker", topic: str, index: int) -> DescribeProducersPartitionResponse:
+    try:
+        log = broker.partition(topic, index).log
+    except EXPECTED as error:
+        return DescribeProducersPartitionResponse(index, *error_of(error))
+    return DescribeProducersPartitionResponse(
+        index,
+        active_producers=[
+            ProducerState(
+                view.producer_id,
+                view.epoch,
+                view.last_sequence,
+                view.last_timestamp_ms,
+                view.coordinator_epoch,
+                view.transaction_start,
+            )
+            for view in log.producers.views()
+        ],
+    )
+
+
+API = declared(SPEC, handle)

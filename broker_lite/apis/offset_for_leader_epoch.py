@@ -1,0 +1,43 @@
+"""OffsetForLeaderEpoch, key 23. A client that knows an epoch of its last record asks how far that epoch goes here."""
+
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import EXPECTED, error_of
+from pylog.broker_lite.partition import LEADER_EPOCH, check_epoch
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.offset_for_leader_epoch import (
+    SPEC,
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+
+def handle(broker: "Broker", message: OffsetForLeaderEpochRequest, request: Request) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(topic.topic, [_end(broker, topic.topic, asked) for asked in topic.partitions])
+            for topic in message.topics
+        ]
+    )
+
+
+def _end(broker: "Broker", topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        log = broker.partition(topic, asked.partition).log
+        check_epoch(asked.current_leader_epoch)
+    except EXPECTED as error:
+        return EpochEndOffset(error_of(error)[0], asked.partition)
+    if asked.leader_epoch == LEADER_EPOCH:  # also where nothing was written in it yet
+        return EpochEndOffset(ErrorCode.NONE, asked.partition, LEADER_EPOCH, log.log_end_offset)
+    epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(ErrorCode.NONE, asked.partition, epoch, end_offset)
+
+
+API = declared(SPEC, handle)

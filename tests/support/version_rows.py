@@ -1,0 +1,109 @@
+"""More rows for the test of every version: what tells of partitions, and cuts them short."""
+
+import socket
+from collections.abc import Callable
+
+import kafka.protocol.admin as admin
+import kafka.protocol.consumer as consumer
+import kafka.protocol.producer as producer
+
+from pylog.storage.records import Record, encode_batch
+from tests.support.kafka_python_requests import ask, topic_id_of
+
+NOW_MS = 1_700_000_000_000
+
+
+def _topic_with_two_records(connection: socket.socket, name: str) -> str:
+    topic = admin.CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[], version=4
+    )
+    create = admin.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=False, version=4)
+    ask(connection, create, admin.CreateTopicsResponse, 4)
+    batch = bytes(encode_batch([Record(0, NOW_MS, b"k", b"v"), Record(1, NOW_MS, b"k", b"w")]))
+    theirs = producer.ProduceRequest.TopicProduceData
+    partition = theirs.PartitionProduceData(index=0, records=batch, version=7)
+    data = theirs(name=name, partition_data=[partition], version=7)
+    request = producer.ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[data], version=7)
+    answered = ask(connection, request, producer.ProduceResponse, 7)
+    assert answered.responses[0].partition_responses[0].error_code == 0
+    return name
+
+
+def delete_records(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"cut-{version}")
+    theirs = admin.DeleteRecordsRequest.DeleteRecordsTopic
+    for offset, found in ((1, (1, 0)), (7, (-1, 1)), (-1, (2, 0)), (0, (2, 0))):
+        partition = theirs.DeleteRecordsPartition(partition_index=0, offset=offset, version=version)
+        topic = theirs(name=name, partitions=[partition], version=version)
+        request = admin.DeleteRecordsRequest(topics=[topic], timeout_ms=1000, version=version)
+        (result,) = ask(connection, request, admin.DeleteRecordsResponse, version).topics[0].partitions
+        assert (result.low_watermark, result.error_code) == found
+
+
+def offset_for_leader_epoch(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"epoch-{version}")
+    theirs = consumer.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    for epoch, found in ((0, (0, 0, 2)), (7, (0, -1, -1))):
+        partition = theirs.OffsetForLeaderPartition(
+            partition=0, current_leader_epoch=-1, leader_epoch=epoch, version=version
+        )
+        topic = theirs(topic=name, partitions=[partition], version=version)
+        request = consumer.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic], version=version)
+        (result,) = ask(connection, request, consumer.OffsetForLeaderEpochResponse, version).topics[0].partitions
+        assert (result.error_code, result.leader_epoch, result.end_offset) == found
+
+
+def describe_cluster(connection: socket.socket, version: int) -> None:
+    request = admin.DescribeClusterRequest(include_cluster_authorized_operations=True, version=version)
+    answered = ask(connection, request, admin.DescribeClusterResponse, version)
+    (broker,) = answered.brokers
+    assert (answered.error_code, answered.controller_id) == (0, broker.broker_id)
+    assert (broker.host, broker.port) == connection.getpeername()
+    assert len(answered.cluster_id) == 22
+
+
+def describe_log_dirs(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"sizes-{version}")
+    theirs = admin.DescribeLogDirsRequest.DescribableLogDirTopic
+    topics = [theirs(topic=name, partitions=[0, 9], version=version)]
+    request = admin.DescribeLogDirsRequest(topics=topics, version=version)
+    (found,) = ask(connection, request, admin.DescribeLogDirsResponse, version).results
+    (partition,) = found.topics[0].partitions
+    assert (found.error_code, found.topics[0].name, partition.partition_index) == (0, name, 0)
+    assert partition.partition_size > 0
+    assert (partition.offset_lag, partition.is_future_key) == (0, False)
+    assert version < 4 or 0 < found.usable_bytes <= found.total_bytes
+
+
+def describe_producers(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"producers-{version}")
+    theirs = admin.DescribeProducersRequest.TopicRequest
+    topics = [theirs(name=name, partition_indexes=[0, 9], version=version)]
+    request = admin.DescribeProducersRequest(topics=topics, version=version)
+    found, missing = ask(connection, request, admin.DescribeProducersResponse, version).topics[0].partitions
+    assert (found.error_code, found.active_producers, missing.error_code) == (0, [], 3)
+
+
+def describe_topic_partitions(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"partitions-{version}")
+    theirs = admin.DescribeTopicPartitionsRequest.TopicRequest
+    topics = [theirs(name=name, version=version), theirs(name="nowhere", version=version)]
+    request = admin.DescribeTopicPartitionsRequest(
+        topics=topics, response_partition_limit=2000, cursor=None, version=version
+    )
+    answered = ask(connection, request, admin.DescribeTopicPartitionsResponse, version)
+    missing, found = answered.topics
+    assert (missing.name, missing.error_code) == ("nowhere", 3)
+    assert (found.name, found.error_code, found.topic_id) == (name, 0, topic_id_of(connection, name))
+    assert [one.partition_index for one in found.partitions] == [0]
+    assert answered.next_cursor is None
+
+
+MORE: dict[int, Callable[[socket.socket, int], None]] = {
+    21: delete_records,
+    23: offset_for_leader_epoch,
+    35: describe_log_dirs,
+    60: describe_cluster,
+    61: describe_producers,
+    75: describe_topic_partitions,
+}
