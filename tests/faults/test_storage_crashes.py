@@ -4,11 +4,14 @@ seed, and how to see it again."""
 import os
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 import pytest
 
 from tests.support.storage_crashes import survive
+from tests.support.storage_faults import FaultyWorkload
+from tests.support.storage_workload import Workload
 
 SEEDS = int(os.environ.get("PYLOG_FAULT_SEEDS", "0"))
 FIRST_SEED = 1000  # the others are tests/storage's
@@ -22,7 +25,10 @@ def workers() -> Iterator[Executor]:
 
 
 @pytest.mark.skipif(not SEEDS, reason="`make faults` runs these: PYLOG_FAULT_SEEDS says how many")
+@pytest.mark.parametrize("workload_type", [Workload, FaultyWorkload])
 @pytest.mark.parametrize("first", range(FIRST_SEED, FIRST_SEED + SEEDS, SEEDS_A_TEST))
-def test_every_crash_of_many_workloads_is_survived(workers: Executor, first: int) -> None:
+def test_every_crash_of_many_workloads_is_survived(
+    workers: Executor, first: int, workload_type: type[Workload]
+) -> None:
     seeds = range(first, min(first + SEEDS_A_TEST, FIRST_SEED + SEEDS))
-    assert all(crashes > 0 for crashes in workers.map(survive, seeds))
+    assert all(crashes > 0 for crashes in workers.map(partial(survive, workload_type=workload_type), seeds))

@@ -60,6 +60,7 @@ def _crash(workload: Workload) -> int:
 
 def _check(workload: Workload, files: SimulatedFiles, kind: str, seed: int) -> None:
     chance = Random(seed)
+    files.capacity_bytes = None  # a log that cannot keep what it cuts does not open: test_recovery.py
     try:
         _check_all(workload, files, kind == "machine", chance)
     except Exception as error:
@@ -74,8 +75,8 @@ def _check_all(workload: Workload, files: SimulatedFiles, machine: bool, chance:
         log = manager.open(*key, twin.topic_id, twin.config)
         logs.append(log)
         check_log(log, outcome_of(log, twin, files, machine=machine), files, chance)
-    names = [name for directory in workload.directories for name in files.directories_in(directory)]
-    assert sorted(names) == sorted(f"{topic}-{partition}" for topic, partition in workload.twins)
+    names = {name for directory in workload.directories for name in files.directories_in(directory)}
+    assert names == {f"{topic}-{partition}" for topic, partition in workload.twins}
     if chance.random() < GOES_ON_CHANCE:
         for log in logs:
             check_it_goes_on(log, clock.now_ms(), chance)

@@ -122,8 +122,9 @@ class Twin:
         if machine or self.machine_crashed:
             starts = [self.start] if self.starting_at is None else [self.start, self.starting_at]
             return self._outcomes(self.flushed) + [
-                replace(ghost, start=start, end_min=min(self.flushed, ghost.end_min))
+                replace(outcome, start=start, end_min=min(self.flushed, outcome.end_min))
                 for ghost in self.ghosts
+                for outcome in self._compacted_step_by_step(ghost)
                 for start in starts
             ]
         return self._outcomes(self.end)
@@ -145,9 +146,12 @@ class Twin:
             return [replace(as_it_was, end_min=min(self.start, end_min)), empty]
         if self.deleting:
             return [as_it_was, Outcome([], [], 0, 0, 0)]
-        outcomes = [as_it_was]
+        return self._compacted_step_by_step(as_it_was)
+
+    def _compacted_step_by_step(self, outcome: Outcome) -> list[Outcome]:
+        outcomes = [outcome]
         for compacted in self.compacting:
-            outcomes.append(replace(as_it_was, batches=compacted.put_into(outcomes[-1].batches)))
+            outcomes.append(replace(outcome, batches=compacted.put_into(outcomes[-1].batches)))
         return outcomes
 
     # -- what has happened
@@ -172,8 +176,10 @@ class Twin:
     def truncated(self) -> None:
         assert self.truncating_to is not None
         end, self.truncating_to = self.truncating_to, None
-        if end < self.end:  # else nothing was done
-            self.ghosts = []
+        if end < self.end:  # else nothing was done; the segments before the last one are not synced by it
+            self.ghosts = [
+                replace(ghost, batches=up_to(end, ghost.batches), past=up_to(end, ghost.past)) for ghost in self.ghosts
+            ]
         self.batches, self.past = up_to(end, self.batches), up_to(end, self.past)
         self.start = min(self.start, end)
         self.flushed = min(self.flushed, end)
@@ -188,6 +194,7 @@ class Twin:
     def compacted(self) -> None:
         for compacted in self.compacting:
             self.batches = compacted.put_into(self.batches)
+        self.ghosts = [self._compacted_step_by_step(ghost)[-1] for ghost in self.ghosts]
         self.compacting = []
 
     def flushed_up_to(self, end_offset: int) -> None:
