@@ -17,6 +17,8 @@ from pylog.broker_lite.health import Health, Phase
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
+Answerer = Callable[[memoryview, str], Answer]
+
 logger = logging.getLogger(__name__)
 
 
@@ -32,7 +34,7 @@ class Watch:
 
             broker.requests = RequestStats(API_BY_KEY)
 
-    def measured(self, answer: Callable[..., Answer]) -> Callable[..., Answer]:
+    def measured(self, answer: Answerer) -> Answerer:
         broker = self.health.broker
         return answer if broker is None or broker.requests is None else broker.requests.measured(answer)
 

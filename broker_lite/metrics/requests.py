@@ -42,23 +42,24 @@ class RequestStats:
             if any(times.counts):
                 yield key, Histogram(BOUNDS_S, times.counts, times.sum)
 
-    def measured(self, answer: Callable[..., Answer]) -> Callable[..., Answer]:
-        """The same function, but counted and timed. Its first argument is the frame."""
-        now = time.perf_counter
-        noted, failed, later = self._took, self._failed, self._later
+    def measured(self, answer: Callable[[memoryview, str], Answer]) -> Callable[[memoryview, str], Answer]:
+        """The same function, but counted and timed. Of a frame that was answered the key is known to be there."""
+        now, key_of, times_of = time.perf_counter, I16.unpack_from, self._times
 
-        def measured_answer(frame: memoryview, *others: Any) -> Answer:
+        def measured_answer(frame: memoryview, client_host: str) -> Answer:
             start = now()
-            key = I16.unpack_from(frame)[0] if len(frame) >= I16.size else -1
             try:
-                parts = answer(frame, *others)
-            except BaseException as error:
-                failed(key, error)
+                parts = answer(frame, client_host)
+            except Exception as error:
+                self._failed(key_of(frame)[0] if len(frame) >= I16.size else -1, error)
                 raise
-            if parts is None or isinstance(parts, list):
-                noted(key, now() - start)
-                return parts
-            return later(key, start, parts)
+            if parts is not None and not isinstance(parts, list):
+                return self._later(key_of(frame)[0], start, parts)
+            seconds = now() - start
+            times = times_of[key_of(frame)[0]]
+            times.counts[bisect_left(BOUNDS_S, seconds)] += 1
+            times.sum += seconds
+            return parts
 
         return measured_answer
 
@@ -68,13 +69,11 @@ class RequestStats:
         except Exception as error:  # not that the client has gone, or the broker stops
             self._failed(key, error)
             raise
-        self._took(key, time.perf_counter() - start)
-        return answered
-
-    def _took(self, key: int, seconds: float) -> None:
+        seconds = time.perf_counter() - start
         times = self._times[key]
         times.counts[bisect_left(BOUNDS_S, seconds)] += 1
         times.sum += seconds
+        return answered
 
     def _failed(self, key: int, error: BaseException) -> None:
         if isinstance(error, MalformedFrame) or key not in self._times:

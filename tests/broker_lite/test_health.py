@@ -130,7 +130,7 @@ def test_where_nobody_asked_nothing_is_measured(tmp_path):
         watch = Watch(wanted=False)
         watch.loaded(broker)
 
-        def answer(frame):
+        def answer(frame, host):
             return None
 
         assert watch.measured(answer) is answer

@@ -14,6 +14,7 @@ from pylog.broker_lite.protocol.spec import ApiSpec
 from pylog.broker_lite.protocol.wire import I16, MalformedFrame
 
 FETCH, HEARTBEAT, UNKNOWN = 1, 12, 9999
+HOST = "/127.0.0.1"
 
 
 def frame_of(key: int) -> memoryview:
@@ -29,7 +30,7 @@ def test_each_request_counts_once_and_its_answer_is_not_changed():
     given = [[b"answer"], None, [b""]]
     answers = iter(given)
     answer = stats.measured(lambda frame, host: next(answers))
-    assert [answer(frame_of(key), "/::1") for key in (FETCH, HEARTBEAT, FETCH)] == given
+    assert [answer(frame_of(key), HOST) for key in (FETCH, HEARTBEAT, FETCH)] == given
     assert counts(stats) == {FETCH: 2, HEARTBEAT: 1}
 
 
@@ -37,7 +38,7 @@ def test_an_answer_that_comes_later_counts_its_wait():
     async def main():
         stats = RequestStats(API_BY_KEY)
         come = asyncio.get_running_loop().create_future()
-        waiting = asyncio.ensure_future(stats.measured(lambda frame: come)(frame_of(FETCH)))
+        waiting = asyncio.ensure_future(stats.measured(lambda frame, host: come)(frame_of(FETCH), HOST))
         await asyncio.sleep(0.03)
         assert counts(stats) == {}
         come.set_result([b"later"])
@@ -60,29 +61,29 @@ def test_an_answer_that_comes_later_counts_its_wait():
 )
 @pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
 def test_what_fails_is_told_apart(key, error, malformed, failed, later):
-    def at_once(frame):
+    def at_once(frame, host):
         raise error
 
     async def main():
         stats = RequestStats(API_BY_KEY)
 
-        async def wait(frame):
+        async def wait(frame, host):
             raise error
 
         with pytest.raises(type(error)):
-            await stats.measured(wait if later else at_once)(frame_of(key))
+            await stats.measured(wait if later else at_once)(frame_of(key), HOST)
         assert (stats.malformed, stats.failed, counts(stats)) == (malformed, failed, {})
 
     asyncio.run(main())
 
 
 def test_a_frame_too_short_for_a_key_is_malformed():
-    def refuse(frame):
+    def refuse(frame, host):
         raise MalformedFrame("short")
 
     stats = RequestStats(API_BY_KEY)
     with pytest.raises(MalformedFrame):
-        stats.measured(refuse)(memoryview(b"\0"))
+        stats.measured(refuse)(memoryview(b"\0"), HOST)
     assert stats.malformed == 1
 
 
@@ -90,7 +91,7 @@ def test_a_client_that_leaves_is_no_failure():
     async def main():
         stats = RequestStats(API_BY_KEY)
         never = asyncio.get_running_loop().create_future()
-        waiting = asyncio.ensure_future(stats.measured(lambda frame: never)(frame_of(FETCH)))
+        waiting = asyncio.ensure_future(stats.measured(lambda frame, host: never)(frame_of(FETCH), HOST))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
