@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite import config_view
 from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.machines.topics import Topic
 from pylog.broker_lite.protocol.create_topics import (
@@ -29,6 +30,7 @@ _TOPICS_A_TURN = 20
 async def handle(broker: "Broker", message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in message.topics)
     results: dict[str, CreatableTopicResult] = {}
+    configs = _Configs(broker.config) if request.version >= _TELLS_CONFIGS_SINCE else None
     for number, asked in enumerate(message.topics):
         if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
             await asyncio.sleep(0)  # others have their turn
@@ -37,7 +39,7 @@ async def handle(broker: "Broker", message: CreateTopicsRequest, request: Reques
             if times[asked.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             topic = _decide(broker, asked, message.validate_only)
-            results[asked.name] = _created(broker, topic, tells_configs=request.version >= _TELLS_CONFIGS_SINCE)
+            results[asked.name] = _created(topic, [] if configs is None else configs.of(topic))
         except EXPECTED as error:
             results[asked.name] = _refused(asked.name, error)
     for name, result in results.items():
@@ -94,16 +96,30 @@ def check_replicas(broker: "Broker", broker_ids: list[int]) -> None:
         )
 
 
-def _created(broker: "Broker", topic: Topic, *, tells_configs: bool) -> CreatableTopicResult:
-    options = config_view.topic_options(broker.config, topic.overrides) if tells_configs else ()
+class _Configs:
+    """As they are in force for each topic. Most topics of a request have the same."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+
+    def of(self, topic: Topic) -> list[CreatableTopicConfigs]:
+        overrides = frozenset(topic.overrides.items())
+        if overrides not in self._known:
+            self._known[overrides] = [
+                CreatableTopicConfigs(option.row.name, option.value, config_source=option.source)
+                for option in config_view.topic_options(self._config, topic.overrides)
+            ]
+        return self._known[overrides]
+
+
+def _created(topic: Topic, configs: list[CreatableTopicConfigs]) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
         num_partitions=topic.partition_count,
         replication_factor=1,
-        configs=[
-            CreatableTopicConfigs(option.row.name, option.value, config_source=option.source) for option in options
-        ],
+        configs=configs,
     )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
-from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, Topic
+from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, NEVER_AUTO_CREATED, Topic
 from pylog.broker_lite.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol.errors import ErrorCode
@@ -66,7 +66,7 @@ async def _by_name(broker: "Broker", name: str, *, create: bool) -> Topic:
     topic = broker.topics.by_name.get(name)
     if topic is not None:
         return topic
-    if not (create and broker.config["auto.create.topics.enable"]):
+    if name in NEVER_AUTO_CREATED or not (create and broker.config["auto.create.topics.enable"]):
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     return await broker.create_topic(name)
 

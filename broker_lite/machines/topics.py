@@ -27,6 +27,8 @@ from pylog.broker_lite.protocol.metadata_records import (
 CLUSTER_METADATA = metadata_records.TOPIC
 CONSUMER_OFFSETS = consumer_offsets.TOPIC
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS})
+# Kafka's own, and not there yet: how many partitions they have is for whoever will write to them.
+NEVER_AUTO_CREATED = frozenset({CLUSTER_METADATA, "__transaction_state", "__share_group_state"})
 
 TOPIC_NAME_CHARACTERS_MAX = 249
 PARTITIONS_AT_ONCE_MAX = 10_000  # Kafka's
