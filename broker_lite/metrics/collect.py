@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_AT_ONCE = 200  # partitions or commits, between two turns of the loop
+_AT_ONCE = 100  # partitions or commits, between two turns of the loop
 
 
 class Collector:
@@ -59,11 +59,15 @@ class Collector:
     async def _groups(self, broker: "Broker") -> AsyncIterator[str]:
         found = [group for group_id in broker.groups.ids() if (group := broker.groups.get(group_id)) is not None]
         yield groups.states(found, broker.groups.rebalances)
-        yield groups.each(found)
+        for family, samples_of in groups.COLUMNS:
+            yield head(family)
+            for some_groups in _parts(found):
+                yield samples(family, map(samples_of, some_groups))
         rows: list[groups.CommitRow] = []
         for group in found:
-            rows += groups.commits(broker, group.group_id)
-            await asyncio.sleep(0)
+            for some_commits in _parts(list(broker.offsets.committed(group.group_id).items())):
+                rows += groups.commits(broker, group.group_id, some_commits)
+                await asyncio.sleep(0)
         for family, column in ((families.GROUP_OFFSET, 1), (families.GROUP_LAG_RECORDS, 2)):
             yield head(family)
             for some in _parts(rows):
@@ -75,7 +79,7 @@ class Collector:
         if self._first_times is None:
             self._first_times = FirstTimes(broker.files)
         times = self._first_times
-        await times.look_up(row.want for row in rows if row.want is not None)
+        await times.look_up([row.want for row in rows if row.want is not None])
         now_ms = broker.now_ms()
 
         def seconds(row: groups.CommitRow) -> float | None:

@@ -1,10 +1,13 @@
 """The metrics of groups: their states, and how far they are behind."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pylog.broker_lite.machines.group import Group, State
+from pylog.broker_lite.machines.offsets import CommittedOffset, Place
 from pylog.broker_lite.metrics import families
+from pylog.broker_lite.metrics.families import Family
 from pylog.broker_lite.metrics.lag import Want
 from pylog.broker_lite.metrics.text import head, labels, samples
 
@@ -30,22 +33,30 @@ def states(groups: list[Group], rebalances: int) -> str:
     )
 
 
-def each(groups: list[Group]) -> str:
-    by_group = [(labels(families.GROUP_MEMBERS, group.group_id), group) for group in groups]
-    state_labels = [(labels(families.GROUP_STATE, group.group_id, group.state), 1) for group in groups]
-    return (
-        head(families.GROUP_STATE)
-        + samples(families.GROUP_STATE, state_labels)
-        + head(families.GROUP_MEMBERS)
-        + samples(families.GROUP_MEMBERS, [(label_text, len(group.members)) for label_text, group in by_group])
-        + head(families.GROUP_GENERATION)
-        + samples(families.GROUP_GENERATION, [(label_text, group.generation) for label_text, group in by_group])
-    )
+def _state(group: Group) -> tuple[str, int]:
+    return labels(families.GROUP_STATE, group.group_id, group.state), 1
 
 
-def commits(broker: "Broker", group_id: str) -> list[CommitRow]:
+def _members(group: Group) -> tuple[str, int]:
+    return labels(families.GROUP_MEMBERS, group.group_id), len(group.members)
+
+
+def _generation(group: Group) -> tuple[str, int]:
+    return labels(families.GROUP_GENERATION, group.group_id), group.generation
+
+
+COLUMNS: tuple[tuple[Family, Callable[[Group], tuple[str, int]]], ...] = (
+    (families.GROUP_STATE, _state),
+    (families.GROUP_MEMBERS, _members),
+    (families.GROUP_GENERATION, _generation),
+)
+
+
+def commits(
+    broker: "Broker", group_id: str, committed_by_place: Iterable[tuple[Place, CommittedOffset]]
+) -> list[CommitRow]:
     rows = []
-    for (topic, index), committed in broker.offsets.committed(group_id).items():
+    for (topic, index), committed in committed_by_place:
         label_text = labels(families.GROUP_OFFSET, group_id, topic, index)
         partition = broker.partitions.get((topic, index))
         if partition is None:
