@@ -7,27 +7,18 @@ import pytest
 
 from pylog.storage.disk import DISK
 from pylog.storage.ports import NOT_WAITING, WouldWait
+from tests.support.cold import made_cold
 
 MB = 1 << 20
-
-
-def make_cold(path: Path) -> None:
-    """The kernel forgets what it has of the file in memory."""
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
 
 
 @pytest.fixture
 def cold(tmp_path: Path) -> Path:
     path = tmp_path / "log"
     path.write_bytes(os.urandom(4 * MB))
-    if DISK.open(path).is_in_memory(0, MB):
-        make_cold(path)
-        if not DISK.open(path).is_in_memory(0, MB):
-            return path
-    pytest.skip("the file system of the temporary directory cannot tell what is in memory, or has all there")
+    if not made_cold(path):
+        pytest.skip("the file system of the temporary directory cannot tell what is in memory, or has all there")
+    return path
 
 
 def test_a_read_that_would_wait_says_so_and_need_not_wait_afterwards(cold: Path) -> None:
@@ -79,7 +70,7 @@ def test_what_was_read_ahead_is_in_memory_and_the_rest_is_not(cold: Path) -> Non
     file = DISK.open(cold)
     file.read_ahead(0, MB)
     assert file.is_in_memory(0, MB)
-    make_cold(cold)
+    assert made_cold(cold)
     assert not file.is_in_memory(0, MB)
 
 

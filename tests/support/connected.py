@@ -1,16 +1,22 @@
-"""Connections with a broker's limits but with any answers, in this process: an echo, one that never comes, a file."""
+"""Connections with a broker's limits, in this process: to a broker on any file system, or with any answers at all."""
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pylog.broker_lite.acceptor import Acceptor
+from pylog.broker_lite.broker import Broker
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.connection import Answer
 from pylog.broker_lite.connections import Connections
-from pylog.broker_lite.listeners import listeners_of, open_sockets
+from pylog.broker_lite.dispatch import answer as answer_of
+from pylog.broker_lite.listeners import Endpoint, listeners_of, open_sockets
+from pylog.storage.disk import DISK
+from pylog.storage.ports import Clock, FileSystem
 
 
 class Connected:
@@ -36,20 +42,19 @@ class Connected:
         self.acceptor.start()
 
     def on_loop(self, work: Callable[[], Any]) -> Any:
+        """What `work()` returns, or what it awaits."""
+
         async def run() -> Any:
-            return work()
+            done = work()
+            return await done if inspect.isawaitable(done) else done
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(30)
 
-    def finish(self, hurry: bool = False) -> None:
-        async def run() -> None:
-            self.acceptor.close()
-            event = asyncio.Event()
-            if hurry:
-                event.set()
-            await self.connections.finish(event)
-
-        asyncio.run_coroutine_threadsafe(run(), self._loop).result(30)
+    async def finish_in_a_hurry(self) -> None:
+        self.acceptor.close()
+        hurry = asyncio.Event()
+        hurry.set()
+        await self.connections.finish(hurry)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -64,6 +69,42 @@ def connected(answer: Callable[[memoryview, str], Answer], **config: Any) -> Ite
     served.start()
     try:
         yield served
-        served.finish(hurry=True)
+        served.on_loop(served.finish_in_a_hurry)
     finally:
+        served.stop()
+
+
+class ServedBroker:
+    def __init__(self, broker: Broker, served: Connected) -> None:
+        self.broker = broker
+        self.on_loop = served.on_loop
+        self.bootstrap_servers = served.bootstrap_servers
+
+
+@contextmanager
+def serving(
+    directories: Sequence[Path],
+    *,
+    files: FileSystem = DISK,
+    clock: Clock | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> Iterator[ServedBroker]:
+    """A broker whose upkeep runs only where the test asks for it."""
+    broker = Broker(directories, BrokerConfig.parse(config or {}), files=files, clock=clock)
+    told: list[Endpoint] = []  # known when the port is
+
+    def answer(frame: memoryview, host: str) -> Answer:
+        return answer_of(broker, told[0], frame, host)
+
+    served = Connected(answer, {})
+    host, port = served.bootstrap_servers.rsplit(":", 1)
+    told.append(Endpoint(host, int(port)))
+    served.start()
+    try:
+        served.on_loop(broker.coordinator.loaded)
+        yield ServedBroker(broker, served)
+        served.on_loop(broker.stop_waiting)
+        served.on_loop(served.finish_in_a_hurry)
+    finally:
+        served.on_loop(broker.close)
         served.stop()

@@ -1,0 +1,146 @@
+"""Who fetches what has left the page cache waits for the disk, in a thread; everybody else is answered meanwhile."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pylog.broker_lite.protocol import fetch, metadata, produce
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
+from pylog.broker_lite.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from pylog.broker_lite.protocol.produce import ProducePartition, ProduceRequest
+from pylog.storage.disk import Disk, DiskFile
+from pylog.storage.errors import LogOffline
+from tests.support.cold import made_cold
+from tests.support.connected import serving
+from tests.support.logs import batch_of
+from tests.support.wire_clients import API_VERSIONS, WireClient, frame
+
+BATCHES = 300
+BATCH_BYTES = 10_000
+CONFIG = {"log.retention.ms": -1, "log.segment.bytes": 1_000_000}
+
+
+def fetched(offset: int, bytes_max: int) -> bytes:
+    wanted = FetchRequest(0, 1, 50 << 20, 0, 0, -1, [FetchPartition("t", 0, offset, bytes_max)])
+    return frame(1, 11, fetch.encode_request(wanted, 11))
+
+
+def decoded(answer: bytes) -> FetchedPartition:
+    (found,) = fetch.decode_response(answer[4:], 11).partitions
+    return found
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A topic of some segments, of which nothing is in memory."""
+    directory = tmp_path / "data"
+    with serving([directory], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
+        wanted = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+        client.ask(frame(3, 4, metadata.SPEC.encode_request(wanted, 4)))
+        for number in range(BATCHES):
+            batch = batch_of(1, value=number.to_bytes(2) * (BATCH_BYTES // 2))
+            request = ProduceRequest(None, -1, 1000, [ProducePartition("t", 0, batch)])
+            client.ask(frame(0, 7, b"".join(produce.encode_request(request, 7))))
+    if not all(made_cold(path) for path in (directory / "t-0").iterdir()):
+        pytest.skip("the file system of the temporary directory cannot tell what is in memory, or has all there")
+    return directory
+
+
+class SlowDisk:
+    """Reads of what is not in memory take until `ready`; who waits for them is counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ready = threading.Event()
+        self.waits = threading.Semaphore(0)
+        self.threads: set[int] = set()
+        read_ahead, read_at = DiskFile.read_ahead, Disk.read_at
+
+        def slow_read_ahead(file: DiskFile, position: int, length: int) -> None:
+            self._wait()
+            read_ahead(file, position, length)
+
+        def slow_read_at(files: Disk, path: Path, position: int, length: int) -> bytes:
+            if threading.current_thread().name.startswith("cold-read"):
+                self._wait()
+            return read_at(files, path, position, length)
+
+        monkeypatch.setattr(DiskFile, "read_ahead", slow_read_ahead)
+        monkeypatch.setattr(Disk, "read_at", slow_read_at)
+
+    def _wait(self) -> None:
+        self.threads.add(threading.get_ident())
+        self.waits.release()
+        assert self.ready.wait(30)
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    disk = SlowDisk(monkeypatch)
+    yield disk
+    disk.ready.set()
+
+
+@pytest.mark.parametrize(
+    ("offset", "bytes_max"),
+    [
+        pytest.param(0, 1 << 20, id="the whole of the first segment"),
+        pytest.param(50, 15_000, id="a little from the middle of a segment"),
+        pytest.param(120, 300_000, id="much from the middle of another"),
+        pytest.param(BATCHES - 1, 1 << 20, id="the last one"),
+    ],
+)
+def test_cold_records_are_the_same_records(data: Path, offset: int, bytes_max: int) -> None:
+    with serving([data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
+        cold = decoded(client.ask(fetched(offset, bytes_max)))
+        warm = decoded(client.ask(fetched(offset, bytes_max)))
+        assert cold.error_code == ErrorCode.NONE
+        assert bytes(cold.records or b"") == bytes(warm.records or b"")
+        assert offset.to_bytes(2) * (BATCH_BYTES // 2) in bytes(cold.records or b"")
+
+
+@pytest.mark.parametrize("bytes_max", [15_000, 1 << 20], ids=["a little", "much"])
+def test_while_somebody_waits_for_the_disk_others_are_answered(data: Path, slow_disk: SlowDisk, bytes_max: int) -> None:
+    with serving([data], config=CONFIG) as served:
+        reader, other = WireClient(served.bootstrap_servers), WireClient(served.bootstrap_servers)
+        reader.send(fetched(50, bytes_max))
+        assert slow_disk.waits.acquire(timeout=30), "it does not wait for the disk where it should"
+        for _ in range(100):
+            assert len(other.ask(API_VERSIONS)) > 10
+        slow_disk.ready.set()
+        assert decoded(reader.answer()).error_code == ErrorCode.NONE
+        assert served.on_loop(threading.get_ident) not in slow_disk.threads
+        reader.close()
+        other.close()
+
+
+def test_a_reader_that_goes_while_the_disk_works_is_forgotten(data: Path, slow_disk: SlowDisk) -> None:
+    with serving([data], config=CONFIG) as served:
+        with WireClient(served.bootstrap_servers) as reader:
+            reader.send(fetched(50, 1 << 20))
+            assert slow_disk.waits.acquire(timeout=30)
+        slow_disk.ready.set()
+        with WireClient(served.bootstrap_servers) as other:
+            assert decoded(other.ask(fetched(50, 1 << 20))).error_code == ErrorCode.NONE
+
+
+def test_a_disk_that_fails_a_thread_is_asked_again_by_the_log(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log, not the thread, decides what an error means: here it has passed."""
+
+    def fails(file: DiskFile, position: int, length: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with serving([data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
+        monkeypatch.setattr(DiskFile, "read_ahead", fails)
+        assert decoded(client.ask(fetched(50, 15_000))).error_code == ErrorCode.NONE
+        assert not isinstance(served.broker.partitions["t", 0].log.failure, LogOffline)
+
+
+def test_memory_so_short_that_nothing_stays_in_it_is_waited_for_in_the_end(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving([data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
+        monkeypatch.setattr(DiskFile, "read_ahead", lambda file, position, length: None)
+        assert decoded(client.ask(fetched(50, 15_000))).error_code == ErrorCode.NONE
