@@ -4,11 +4,9 @@ Nothing is logged per request. A warning or an error that comes again and again,
 some times a minute, and then how often it came besides.
 """
 
-import json
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 FORMATS = ("text", "json")
 SAME_PER_MINUTE_MAX = 50
@@ -26,10 +24,16 @@ def configure(level: str, form: str) -> None:
 
 
 class JsonFormatter(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__()
+        import json  # which a broker that logs for people does without
+
+        self._dumps = json.dumps
+
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC)
+        second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {
-            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": f"{second}.{int(record.created * 1000) % 1000:03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -38,7 +42,7 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = record.stack_info
-        return json.dumps(line, ensure_ascii=False)
+        return self._dumps(line, ensure_ascii=False)
 
 
 class Repeats(logging.Filter):
