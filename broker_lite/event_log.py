@@ -79,6 +79,7 @@ def offset_record(event: OffsetEvent) -> KeyValue:
         metadata=value.metadata,
         commit_timestamp=value.commit_timestamp_ms,
         expire_timestamp=value.expire_timestamp_ms,
+        topic_id=value.topic_id,
     )
     if value.expire_timestamp_ms >= 0:
         return consumer_offsets.encode_key(key), consumer_offsets.encode_value(written, EXPIRING_VALUE_VERSION)
@@ -97,6 +98,6 @@ def offset_event(record: Record) -> OffsetEvent | None:
         return OffsetEvent(place, None)
     value = consumer_offsets.decode_offset_value(record.value)
     committed = CommittedOffset(
-        value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+        value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, value.topic_id
     )
     return OffsetEvent(place, committed)

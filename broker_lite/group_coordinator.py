@@ -2,11 +2,12 @@
 
 Between a decision and its `settle` there is no `await`. What cannot be appended has not happened: its request is told
 so, and a deadline that has passed is looked at again after a while. An answer, also one to a request that has waited
-for long, follows when what it tells is committed. A group whose partition of the log is lost is forgotten: it has no
-coordinator, and what waits for it is told to ask elsewhere.
+for long, or that writes nothing, follows when what it tells is committed. A group whose partition of the log is lost is
+forgotten: it has no coordinator, and what waits for it is told to ask elsewhere.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -74,6 +75,9 @@ class GroupCoordinator:
         self._home_of = home_of
         self._flush = flush
         self._now_ms = now_ms
+        self._flushing: dict[
+            Partition, asyncio.Future[None]
+        ] = {}  # the last one under way, which commits all before it
         self._alarm: asyncio.TimerHandle | None = None
         self._not_before_ms = 0  # on the clock of the deadlines
         self._told = ""
@@ -132,12 +136,34 @@ class GroupCoordinator:
             logger.info(
                 "group '%s' is in generation %d with %d members", after.group_id, after.generation, len(after.members)
             )
-        if not outcome.events or not home.flush_is_due:
+        flushing = self._commit(home) if outcome.events and home.flush_is_due else self._flushing.get(home)
+        if flushing is None:
             _give(outcome.answers)
-            return None
-        flushing = self._flush(home)
-        flushing.add_done_callback(lambda done: _give_after(done, outcome.answers))
+        else:
+            flushing.add_done_callback(lambda done: _give_after(done, outcome.answers))
         return flushing
+
+    def _commit(self, home: Partition) -> "asyncio.Future[None]":
+        flushing = self._flushing[home] = self._flush(home)
+
+        def flushed(done: "asyncio.Future[None]") -> None:
+            if self._flushing.get(home) is done:
+                del self._flushing[home]
+
+        flushing.add_done_callback(flushed)
+        return flushing
+
+    async def committed(self, group_id: str) -> None:
+        """Returns when all that is known of the group is committed, or its log is lost."""
+        flushing = self._flushing.get(self._home_of(group_id))
+        if flushing is not None:
+            with contextlib.suppress(*EXPECTED):
+                await asyncio.shield(flushing)
+
+    @property
+    def is_committed(self) -> bool:
+        """All that is known of any group: so it is, but for moments, and where `flush.messages` was not set always."""
+        return not self._flushing
 
     def _settle_all(self, outcomes: Iterable[GroupOutcome[None]]) -> bool:
         """Each by itself. False: one at least was not, and may be decided anew later."""

@@ -10,6 +10,7 @@ from pylog.broker_lite.machines.offsets import CommittedOffset, Place
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_commit import (
     IDS_SINCE,
+    RETENTION_OF_THE_BROKER,
     SPEC,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -49,6 +50,7 @@ async def handle(broker: "Broker", message: OffsetCommitRequest, request: Reques
                 ],
             )
             for topic in message.topics
+            if topic.partitions
         ]
     )
 
@@ -59,7 +61,7 @@ def _by_partition(
     """What is to be committed; and what cannot be, whoever asks."""
     now_ms = broker.now_ms()
     retention_ms = message.retention_time_ms
-    expire_ms = min(now_ms + retention_ms, INT64_MAX) if retention_ms >= 0 else -1
+    expire_ms = -1 if retention_ms == RETENTION_OF_THE_BROKER else min(max(now_ms + retention_ms, 0), INT64_MAX)
     commits: dict[Place, CommittedOffset] = {}
     errors: dict[Place, ErrorCode] = {}
     for topic in message.topics:
@@ -69,7 +71,12 @@ def _by_partition(
                 errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
                 continue
             commits[place] = CommittedOffset(
-                one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", now_ms, expire_ms
+                one.committed_offset,
+                one.committed_leader_epoch,
+                one.committed_metadata or "",
+                now_ms,
+                expire_ms,
+                broker.topics.by_name[topic.name].topic_id,
             )
     return commits, errors
 

@@ -1,5 +1,6 @@
 """OffsetFetch, key 9. v2: all topics, where none is named. v8: many groups at once. v10: topics by id."""
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
@@ -24,7 +25,23 @@ if TYPE_CHECKING:
 _NO_OFFSET = -1
 
 
-def handle(broker: "Broker", message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
+def handle(
+    broker: "Broker", message: OffsetFetchRequest, request: Request
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    if broker.coordinator.is_committed:
+        return _answer(broker, message, request)
+    return _answer_later(broker, message, request)
+
+
+async def _answer_later(broker: "Broker", message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
+    """What could be taken back by a power cut is not told."""
+    for group_id in {message.group_id, *(group.group_id for group in message.groups)}:
+        if not _is_offline(broker, group_id):
+            await broker.coordinator.committed(group_id)
+    return _answer(broker, message, request)
+
+
+def _answer(broker: "Broker", message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
     if request.version >= 8:
         return OffsetFetchResponse(
             groups=[
@@ -70,12 +87,16 @@ def _topics(
     broker: "Broker", group: str, asked: list[OffsetFetchRequestTopic] | None, *, by_id: bool = False
 ) -> list[OffsetFetchResponseTopic]:
     """By id: a topic that is no longer there has none, and is left out where all are asked for."""
-    committed = broker.offsets.committed(group)
+    known = broker.topics.by_name
+    committed = {
+        place: found
+        for place, found in broker.offsets.committed(group).items()
+        if place[0] not in known or found.is_of(known[place[0]].topic_id)
+    }
     if asked is None:
         by_topic: dict[str, list[int]] = {}
         for name, partition in sorted(committed):
             by_topic.setdefault(name, []).append(partition)
-        known = broker.topics.by_name
         asked = [
             OffsetFetchRequestTopic(name, known[name].topic_id if name in known else ZERO_UUID, partitions)
             for name, partitions in by_topic.items()

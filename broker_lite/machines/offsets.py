@@ -6,9 +6,11 @@ Who may commit is for the group to say; here is what was committed, and what is 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from pylog.broker_lite.machines.outcome import Outcome
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.wire import ZERO_UUID
 
 Place = tuple[str, int]  # topic, partition
 
@@ -25,6 +27,11 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1  # only where a client of old said so; else the broker's retention counts
+    topic_id: UUID = ZERO_UUID  # zero where it was not kept: records of older brokers, and those with an end
+
+    def is_of(self, topic_id: UUID) -> bool:
+        """A commit for a topic that was deleted is none for another one of its name."""
+        return self.topic_id in (topic_id, ZERO_UUID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +41,10 @@ class OffsetEvent:
 
 
 class Offsets:
-    def __init__(self, metadata_bytes_max: int) -> None:
+    def __init__(self, metadata_units_max: int) -> None:
+        """Kafka counts UTF-16 units, though `offset.metadata.max.bytes` says bytes."""
         self._groups: dict[str, dict[Place, CommittedOffset]] = {}
-        self._metadata_bytes_max = metadata_bytes_max
+        self._metadata_units_max = metadata_units_max
 
     def decide(
         self, group: str, commits: Mapping[Place, CommittedOffset]
@@ -45,7 +53,7 @@ class Offsets:
         reply: dict[Place, ErrorCode] = {}
         events = []
         for place, committed in commits.items():
-            if len(committed.metadata.encode()) > self._metadata_bytes_max:
+            if len(committed.metadata.encode("utf-16-le")) // 2 > self._metadata_units_max:
                 reply[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             reply[place] = ErrorCode.NONE

@@ -15,7 +15,8 @@ EXPIRING_VALUE_VERSION = 1  # of an offset that says itself how long it is kept:
 
 _OFFSET_KEY_VERSION_MAX = 1
 _GROUP_KEY_VERSION = 2
-_VALUE_VERSION = 3  # what is written; the last one that every broker since 2.1 reads
+_OFFSET_VALUE_VERSION = 4  # what is written, as by Kafka 4.3; 3.5 and later read it, and step over ids if they must
+_GROUP_VALUE_VERSION = 3  # the same
 _VALUE_VERSION_MAX = 4
 _VALUE_FLEXIBLE_SINCE = 4
 
@@ -86,8 +87,9 @@ def decode_key(key: Buffer) -> Key | None:
     return None
 
 
-def encode_value(value: OffsetCommitValue | GroupMetadataValue, version: int = _VALUE_VERSION) -> bytes:
-    return _encode(value, version)
+def encode_value(value: OffsetCommitValue | GroupMetadataValue, version: int | None = None) -> bytes:
+    written = _OFFSET_VALUE_VERSION if isinstance(value, OffsetCommitValue) else _GROUP_VALUE_VERSION
+    return _encode(value, written if version is None else version)
 
 
 def decode_offset_value(value: Buffer) -> OffsetCommitValue:

@@ -7,6 +7,7 @@ from pylog.broker_lite.protocol.schema import array, int16, int32, int64, messag
 from pylog.broker_lite.protocol.spec import ApiSpec
 
 GROUP_NOT_FOUND_SINCE = 9
+RETENTION_OF_THE_BROKER = -1
 IDS_SINCE = 10
 
 
@@ -31,7 +32,7 @@ class OffsetCommitRequest:
     generation_id: int = int32(-1, since=1)
     member_id: str = string(since=1)
     group_instance_id: str | None = string(None, since=7)
-    retention_time_ms: int = int64(-1, since=2, until=4)
+    retention_time_ms: int = int64(RETENTION_OF_THE_BROKER, since=2, until=4)
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from uuid import UUID
 
 import pytest
 
@@ -58,6 +59,7 @@ pytestmark = pytest.mark.faults
 CONFIG = {"offsets.topic.num.partitions": 3, "group.initial.rebalance.delay.ms": 0}
 PATIENCE_MS = 60_000
 PATIENT = CONFIG | {"group.initial.rebalance.delay.ms": PATIENCE_MS}  # who joins waits
+FLUSHED = CONFIG | {"log.flush.interval.messages": 1}
 SESSION_MS = 10_000
 NAMES = [f"g{number}" for number in range(100)]
 GROUP, BESIDE = [name for name in NAMES if partition_of_group(name, 3) == 1][:2]  # in one partition
@@ -224,6 +226,41 @@ def test_one_who_leaves_and_a_group_that_is_deleted_stay_away(files):
     assert again(files, look) == ({}, -1)
 
 
+# -- log.flush.interval.messages: nothing is told that a power cut would take back
+
+
+def test_what_waits_for_the_disk_is_told_to_nobody_before(files):
+    async def work(broker):
+        joined = await join(broker)
+        with busy_disk(broker) as disk:
+            syncs = [await started(sync(broker, joined)) for _ in range(2)]  # the second one writes nothing
+            offset = await started(commit_at(broker, 7, generation=joined.generation_id, member_id=joined.member_id))
+            asked = await started(committed(broker))
+            assert await committed(broker, ELSEWHERE) == -1  # whose log is another
+            assert await beat(broker, joined) == ErrorCode.NONE
+            disk.set()
+            assert [await told(one) for one in syncs] == [ErrorCode.NONE] * 2
+            assert await asyncio.wait_for(offset, 10) == [ErrorCode.NONE]
+            assert await asyncio.wait_for(asked, 10) == 7
+        assert broker.coordinator.is_committed
+
+    on(files, work, config=FLUSHED)
+
+
+def test_a_disk_that_fails_leaves_nobody_waiting(files):
+    async def work(broker):
+        joined = await member(broker)
+        with busy_disk(broker) as disk:
+            offset = await started(commit_at(broker, 7, generation=joined.generation_id, member_id=joined.member_id))
+            asked = await started(committed(broker))
+            files.fail("sync", errno.EIO, path="*/__consumer_offsets-1/*")
+            disk.set()
+            assert await asyncio.wait_for(offset, 10) == [ErrorCode.NOT_COORDINATOR]
+            assert await asyncio.wait_for(asked, 10) == ErrorCode.NOT_COORDINATOR
+
+    on(files, work, config=FLUSHED)
+
+
 # -- who may commit
 
 
@@ -304,6 +341,21 @@ def test_a_commit_that_the_log_cannot_hold_is_refused(files):
 
 
 # -- offsets that nobody wants any more
+
+
+def test_a_commit_for_a_topic_that_was_deleted_is_none_for_the_next_of_its_name(files):
+    async def work(broker):
+        await commit_at(broker, 4)
+        known = broker.topics.by_name["t"].topic_id
+        assert broker.offsets.committed(GROUP)["t", 0].topic_id == known
+        commit(broker, BESIDE, {("t", 0): CommittedOffset(3, -1, "", START_MS, topic_id=UUID(int=1))})
+        commit(broker, "of old", {("t", 0): CommittedOffset(2, -1, "", START_MS)})
+
+    async def look(broker):
+        return [await committed(broker, group) for group in (GROUP, BESIDE, "of old")]
+
+    on(files, work, crash=True)
+    assert again(files, look) == [4, -1, 2]
 
 
 def test_offsets_expire_and_the_group_with_them(files):

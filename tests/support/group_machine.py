@@ -32,7 +32,7 @@ class MachineSide:
         self._start()
 
     def _start(self) -> None:
-        self.offsets = Offsets(metadata_bytes_max=4096)
+        self.offsets = Offsets(metadata_units_max=4096)
         self.groups = Groups(self.offsets, self.limits, lambda: str(next(self._unique)))
         for key, value in self.log:
             event = event_log.event(Record(0, 0, key, value))

@@ -29,7 +29,7 @@ OFFSET_VALUE = OffsetCommitValue(offset=42, leader_epoch=7, metadata="m", commit
 def test_kafkas_vectors() -> None:
     assert encode_key(OFFSET_KEY).hex() == "00010002673100017400000002"
     assert decode_key(bytes.fromhex("00010002673100017400000002")) == OFFSET_KEY
-    assert encode_value(OFFSET_VALUE).hex() == "0003000000000000002a0000000700016d0000018bcfe56800"
+    assert encode_value(OFFSET_VALUE, 3).hex() == "0003000000000000002a0000000700016d0000018bcfe56800"
     assert decode_offset_value(bytes.fromhex("0003000000000000002a0000000700016d0000018bcfe56800")) == OFFSET_VALUE
     assert encode_key(GroupMetadataKey("g1")).hex() == "000200026731"
     assert decode_key(bytes.fromhex("000200026731")) == GroupMetadataKey("g1")
@@ -62,6 +62,14 @@ def test_values_of_every_version_survive(version: int) -> None:
         assert decode_offset_value(encode_value(offset, version)) == offset
         group = random_message(GroupMetadataValue, version, rng)
         assert decode_group_value(encode_value(group, version)) == group
+
+
+def test_what_kafka_4_3_wrote_of_a_commit_is_what_we_write() -> None:
+    written = "0004000000000000000500000007036d39000001a1e400d360010010ee87685b49b54c388db6a6ff64c01226"
+    topic_id = UUID("ee87685b-49b5-4c38-8db6-a6ff64c01226")
+    value = OffsetCommitValue(5, 7, "m9", 0x1A1E400D360, topic_id=topic_id)
+    assert encode_value(value).hex() == written
+    assert decode_offset_value(bytes.fromhex(written)) == value
 
 
 def test_version_4_is_flexible_and_has_the_topic_id_as_a_tag() -> None:
