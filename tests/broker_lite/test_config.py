@@ -62,6 +62,27 @@ def test_settings_win_over_the_file(tmp_path):
         pytest.param("log.message.timestamp.type=createtime", "CreateTime or LogAppendTime", id="another case"),
         pytest.param("log.dirs=a,,b", "must name one directory or several", id="a directory without a name"),
         pytest.param("log.dirs=", "must name one directory or several", id="no directory"),
+        pytest.param("log.segment.bytes=2147483648", "must be between -2147483648 and", id="more than 32 bits"),
+        pytest.param("log.retention.bytes=9223372036854775808", "must be between", id="more than 64 bits"),
+        pytest.param("num.partitions=1_0", "must be a whole number", id="Python's digits"),
+        pytest.param("num.partitions=\u0663", "must be a whole number", id="digits of another script"),
+        pytest.param("log.cleaner.min.cleanable.ratio=inf", "must be a number", id="without end"),
+        pytest.param("compression.type=bz2", "must be uncompressed, zstd, .* or producer", id="an unknown codec"),
+        pytest.param("compression.gzip.level=0", "must be -1 .* or between 1 and 9", id="no level of gzip"),
+        pytest.param("compression.lz4.level=18", "must be between 1 and 17", id="no level of lz4"),
+        pytest.param("min.insync.replicas=0", "must be at least 1", id="no replica in sync"),
+        pytest.param("log.preallocate=true", "must be false: segments are not preallocated", id="preallocation"),
+        pytest.param("log.local.retention.ms=9", "must be -2: tiered storage", id="a second tier"),
+        pytest.param("default.replication.factor=2", "must be 1: there is one node", id="more replicas than nodes"),
+        pytest.param("offsets.topic.replication.factor=3", "must be 1: there is one node", id="Kafka's own default"),
+        pytest.param("listeners=127.0.0.1:9092", "must be NAME://host:port", id="a listener without a name"),
+        pytest.param("listeners=A://h:1,a://h:2", "must have different names", id="listeners of one name"),
+        pytest.param("listeners=A://h:70000", "must be NAME://host:port", id="no port"),
+        pytest.param("advertised.listeners=A://::1:9", "must be NAME://host:port", id="IPv6 without brackets"),
+        pytest.param("listener.security.protocol.map=A:SSL", "A cannot be SSL: TLS and SASL are not", id="TLS"),
+        pytest.param("listener.security.protocol.map=A", "must be NAME:PLAINTEXT", id="no protocol"),
+        pytest.param("max.connections=-1", "must be at least 0", id="fewer than no connections"),
+        pytest.param("queued.max.request.bytes=5", "at least socket.request.max.bytes", id="room for no request"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_words_that_help(setting, words):
@@ -208,3 +229,51 @@ def test_the_data_directories_come_from_the_command_line_or_from_the_file(tmp_pa
     assert BrokerConfig.load(file, []).directories == [Path("/a"), Path("/b")]
     with pytest.raises(ConfigError, match=r"log\.dirs is not set"):
         _ = BrokerConfig.parse({}).directories
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "listeners=IN://127.0.0.1:0,OUT://[::1]:9092,ALL://:9093",
+        "advertised.listeners=IN://host.example:9092",
+        "listener.security.protocol.map=IN:PLAINTEXT,OUT:plaintext,SSL:SSL",
+        "queued.max.request.bytes=104857600",
+        "compression.zstd.level=-131072",
+        "unclean.leader.election.enable=True",
+        "connections.max.idle.ms=-1",
+        "min.insync.replicas=3",
+    ],
+)
+def test_what_kafka_takes_is_taken(setting):
+    BrokerConfig.load(None, [setting])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "codec", "level"),
+    [
+        pytest.param({}, "producer", None, id="as it comes"),
+        pytest.param({"compression.type": "snappy"}, "snappy", None, id="no levels"),
+        pytest.param({"compression.type": "gzip"}, "gzip", -1),
+        pytest.param({"compression.type": "lz4"}, "lz4", 9),
+        pytest.param({"compression.type": "zstd", "compression.zstd.level": "7"}, "zstd", 7),
+    ],
+)
+def test_the_codec_of_a_topic_and_its_level(overrides, codec, level):
+    config = BrokerConfig.parse({}).topic(overrides)
+    assert (config.compression_type, config.compression_level) == (codec, level)
+
+
+def test_bounds_for_the_records_of_a_topic():
+    config = BrokerConfig.parse({"log.message.timestamp.before.max.ms": 7}).topic(
+        {"message.timestamp.after.max.ms": "8", "min.insync.replicas": "2"}
+    )
+    assert (config.timestamp_before_ms_max, config.timestamp_after_ms_max, config.min_insync_replicas) == (7, 8, 2)
+
+
+def test_changes_win_over_what_was_given_at_the_start_and_the_brokers_own_over_those_of_all():
+    start = BrokerConfig.parse({"log.segment.bytes": 100, "log.roll.ms": 5})
+    assert start.changed(cluster={"log.segment.bytes": "200"}, node={})["log.segment.bytes"] == 200
+    both = start.changed(cluster={"log.segment.bytes": "200"}, node={"log.segment.bytes": "300"})
+    assert (both["log.segment.bytes"], both["log.roll.ms"]) == (300, 5)
+    assert both.topic({}).log.segment_bytes == 300
+    assert both.changed(cluster={}, node={}) == start

@@ -5,6 +5,7 @@ import pytest
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.topics import PRODUCER_ID_BLOCK, Topics
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 
 ONE, TWO = UUID(int=11), UUID(int=12)
 
@@ -64,6 +65,63 @@ def test_a_topic_that_cannot_be_is_refused(name, partitions, code):
 
 def test_a_name_of_249_characters_is_fine():
     assert Topics(1).create("x" * 249, 1, {}, ONE).reply.name == "x" * 249
+
+
+def test_a_topic_gets_partitions_behind_those_it_has():
+    topics = Topics(node_id=1)
+    carry_out(topics, topics.create("orders", 2, {}, ONE))
+    outcome = topics.add_partitions("orders", 4)
+    assert [(event.partition_id, event.topic_id, event.replicas) for event in outcome.events] == [
+        (2, ONE, [1]),
+        (3, ONE, [1]),
+    ]
+    assert topics.by_name["orders"].partition_count == 2
+    carry_out(topics, outcome)
+    assert topics.by_id[ONE].partition_count == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "code"),
+    [
+        pytest.param("nowhere", 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="unknown"),
+        pytest.param("orders", 2, ErrorCode.INVALID_PARTITIONS, id="no more"),
+        pytest.param("orders", 1, ErrorCode.INVALID_PARTITIONS, id="fewer"),
+        pytest.param("orders", 10_003, ErrorCode.POLICY_VIOLATION, id="too many at once"),
+    ],
+)
+def test_partitions_that_cannot_be_added_are_refused(name, count, code):
+    topics = Topics(node_id=1)
+    carry_out(topics, topics.create("orders", 2, {}, ONE))
+    with pytest.raises(RequestError) as refused:
+        topics.add_partitions(name, count)
+    assert refused.value.code == code
+
+
+def test_options_are_set_and_given_back_and_what_is_so_needs_no_record():
+    topics = Topics(node_id=1)
+    carry_out(topics, topics.create("orders", 1, {"flush.ms": "1", "segment.ms": "2"}, ONE))
+    changes = {"flush.ms": "1", "segment.ms": None, "retention.ms": "3", "index.interval.bytes": None}
+    outcome = carry_out(topics, topics.configure(TOPIC_RESOURCE, "orders", changes))
+    assert [(event.name, event.value) for event in outcome.events] == [("segment.ms", None), ("retention.ms", "3")]
+    assert topics.by_name["orders"].overrides == {"flush.ms": "1", "retention.ms": "3"}
+
+
+def test_brokers_have_options_each_for_itself_and_all_together():
+    topics = Topics(node_id=1)
+    for name in ("", "1"):
+        carry_out(topics, topics.configure(BROKER_RESOURCE, name, {"log.roll.ms": f"9{name}"}))
+    carry_out(topics, topics.configure(BROKER_RESOURCE, "1", {"log.roll.ms": None}))
+    assert topics.overrides_of(BROKER_RESOURCE, "") == {"log.roll.ms": "9"}
+    assert topics.overrides_of(BROKER_RESOURCE, "1") == topics.overrides_of(BROKER_RESOURCE, "2") == {}
+
+
+def test_a_name_that_metrics_cannot_tell_apart_is_free_again_after_a_deletion():
+    topics = Topics(node_id=1)
+    carry_out(topics, topics.create("a.b_c", 1, {}, ONE))
+    with pytest.raises(RequestError, match=r"collides with 'a\.b_c'"):
+        topics.create("a_b.c", 1, {}, TWO)
+    carry_out(topics, topics.delete("a.b_c", ONE))
+    assert topics.create("a_b.c", 1, {}, TWO).reply.name == "a_b.c"
 
 
 @pytest.mark.parametrize(
