@@ -30,6 +30,11 @@ logger = logging.getLogger(__name__)
 Parts = list[bytes | bytearray | FileSlice]
 Answer = Parts | None | Awaitable[Parts | None]  # None: the client wants no answer (acks=0)
 
+
+class Unheard(Exception):
+    """Something went wrong, and the client wants no answer (acks=0): it hears of it when its connection is closed."""
+
+
 _AHEAD_BYTES = 64 * 1024  # of requests that wait for the one before them; more stays in the socket
 _SMALL_BYTES = 1024  # a request of this size may always come, however short memory is: a heartbeat is one
 _GROWTH = 4  # a frame gets so many times the memory of what has come of it
@@ -198,6 +203,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._task = asyncio.get_running_loop().create_task(self._send_later(answer))
         except MalformedFrame as error:
             self._close(f"sent what is not a request: {error}")
+        except Unheard as error:
+            self._close(f"wants no answers, and has to hear: {error}")
         except Exception:
             self._fail()
 
@@ -296,6 +303,8 @@ class Connection(asyncio.BufferedProtocol):
             logger.debug("%s did not wait for its answer", self._peer)
         except MalformedFrame as error:
             self._close(f"sent what is not a request: {error}")
+        except Unheard as error:
+            self._close(f"wants no answers, and has to hear: {error}")
         except Exception:
             self._fail()
         self.is_answering = False

@@ -25,7 +25,6 @@ def handle(broker: "Broker", message: DescribeClusterRequest, request: Request) 
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"This is a listener for brokers, and not for endpoints of type {message.endpoint_type}.",
-            endpoint_type=message.endpoint_type,
         )
     everything = message.include_cluster_authorized_operations
     return DescribeClusterResponse(

@@ -29,8 +29,10 @@ def handle(
 ) -> DescribeTopicPartitionsResponse:
     names = sorted({topic.name for topic in message.topics}) or sorted(broker.topics.by_name)
     start = message.cursor or Cursor("", 0)
-    if start.partition_index < 0:
-        found = [DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name) for name in names]
+    if start.partition_index < 0 or (message.cursor and message.topics and start.topic_name not in names):
+        found = [
+            DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name) for topic in message.topics
+        ]
         return DescribeTopicPartitionsResponse(topics=found)
     room = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
     response = DescribeTopicPartitionsResponse()
@@ -39,8 +41,9 @@ def handle(
             continue
         topic = broker.topics.by_name.get(name)
         if topic is None:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            response.topics.append(DescribeTopicPartitionsResponseTopic(code, name))
+            missing = DescribeTopicPartitionsResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+            missing.topic_authorized_operations = TOPIC_OPERATIONS
+            response.topics.append(missing)
             continue
         first = start.partition_index if name == start.topic_name else 0
         if room == 0:

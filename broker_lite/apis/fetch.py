@@ -130,7 +130,6 @@ def _read(broker: "Broker", asked: FetchPartition, room: int, message: FetchRequ
     """A first batch is sent however large it is, so that a reader always gets on. What is not committed is not sent,
     nor, to a reader of committed transactions, what is not decided."""
     topic, index, offset, bytes_max, epoch, _, last_epoch = asked
-    high_watermark = last_stable_offset = log_start_offset = -1
     aborted = found = partition = diverging = leader = None
     place = ("", -1)
     try:
@@ -158,6 +157,7 @@ def _read(broker: "Broker", asked: FetchPartition, room: int, message: FetchRequ
         code = ErrorCode.NONE
     except EXPECTED as error:
         code, found = error_of(error)[0], None
+        high_watermark = last_stable_offset = log_start_offset = -1
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             leader = (broker.node_id, LEADER_EPOCH)
         if broker.requests is not None:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
-from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, NEVER_AUTO_CREATED, Topic
+from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, NEVER_AUTO_CREATED, Topic, check_name
 from pylog.broker_lite.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata import (
+    IDS_SINCE,
     OPERATIONS_NOT_ASKED_FOR,
     SPEC,
     MetadataRequest,
@@ -29,7 +30,7 @@ async def handle(broker: "Broker", message: MetadataRequest, request: Request) -
     asked = message.topics
     if asked is None or (request.version == 0 and not asked):
         asked = [MetadataRequestTopic(name=name) for name in sorted(broker.topics.by_name)]
-    topics = [await _topic(broker, topic, message) for topic in asked]
+    topics = await _topics(broker, asked, message, request.version)
     everything = message.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[MetadataResponseBroker(broker.node_id, *request.endpoint)],
@@ -38,6 +39,20 @@ async def handle(broker: "Broker", message: MetadataRequest, request: Request) -
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if everything else OPERATIONS_NOT_ASKED_FOR,
     )
+
+
+async def _topics(
+    broker: "Broker", asked: list[MetadataRequestTopic], message: MetadataRequest, version: int
+) -> list[MetadataResponseTopic]:
+    """Each once: by id, if there is one, else by name. v10 and v11 have a field for the id, which nobody may use."""
+    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.name is None or topic.topic_id != ZERO_UUID))
+    if ids and version < IDS_SINCE:
+        return [MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
+    if ids:
+        asked = [MetadataRequestTopic(topic_id, None) for topic_id in ids]
+    else:
+        asked = [MetadataRequestTopic(name=name) for name in dict.fromkeys(topic.name for topic in asked)]
+    return [await _topic(broker, topic, message) for topic in asked]
 
 
 async def _topic(broker: "Broker", asked: MetadataRequestTopic, message: MetadataRequest) -> MetadataResponseTopic:
@@ -66,6 +81,7 @@ async def _by_name(broker: "Broker", name: str, *, create: bool) -> Topic:
     topic = broker.topics.by_name.get(name)
     if topic is not None:
         return topic
+    check_name(name)
     if name in NEVER_AUTO_CREATED or not (create and broker.config["auto.create.topics.enable"]):
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     return await broker.create_topic(name)

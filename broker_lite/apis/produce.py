@@ -17,12 +17,12 @@ from pylog.broker_lite import batch_demands
 from pylog.broker_lite.api import Api, Request
 from pylog.broker_lite.batch_demands import Demands
 from pylog.broker_lite.config_types import INT64_MAX
-from pylog.broker_lite.connection import Answer, Parts
+from pylog.broker_lite.connection import Answer, Parts, Unheard
 from pylog.broker_lite.errors import EXPECTED, RecordsRefused, RequestError, error_of
 from pylog.broker_lite.machines.topics import INTERNAL_TOPICS
 from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import produce
-from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.errors import ErrorCode, name_of
 from pylog.broker_lite.protocol.produce import ProducedPartition, ProducePartition
 from pylog.broker_lite.protocol.styles import TopicKey
 from pylog.storage.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
@@ -66,7 +66,12 @@ def _encoded(broker: "Broker", results: list[ProducedPartition], acks: int, vers
         for result in results:
             if result.error_code:
                 broker.requests.note_error(produce.SPEC.key, result.error_code)
-    return None if acks == 0 else [produce.encode_response(results, version)]
+    if acks != 0:
+        return [produce.encode_response(results, version)]
+    for result in results:
+        if result.error_code:
+            raise Unheard(f"{name_of(result.error_code)}: {result.error_message}")
+    return None
 
 
 def _append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -> Result:

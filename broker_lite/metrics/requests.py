@@ -12,7 +12,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from pylog.broker_lite.connection import Answer, Parts
+from pylog.broker_lite.connection import Answer, Parts, Unheard
 from pylog.broker_lite.metrics.text import Histogram
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.wire import I16, MalformedFrame
@@ -76,7 +76,7 @@ class RequestStats:
         return answered
 
     def _failed(self, key: int, error: BaseException) -> None:
-        if isinstance(error, MalformedFrame) or key not in self._times:
+        if isinstance(error, MalformedFrame | Unheard) or key not in self._times:
             self.malformed += 1
         else:
             self.failed[key] += 1

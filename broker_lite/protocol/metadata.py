@@ -10,6 +10,7 @@ from uuid import UUID
 from pylog.broker_lite.protocol.schema import array, boolean, int16, int32, message, string, uuid
 from pylog.broker_lite.protocol.spec import ApiSpec
 
+IDS_SINCE = 12
 OPERATIONS_NOT_ASKED_FOR = -(1 << 31)
 
 
