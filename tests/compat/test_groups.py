@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 import pylog
 from tests.support.foreign_clients import CLIENTS as PLAIN
 from tests.support.foreign_clients import ForeignRecord
+from tests.support.group_log import group_values
 from tests.support.group_members import CLIENTS, Member, ProcessMember, Wanted, members, until, until_shared
 
 CONFIG = {"group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 100, "log.retention.ms": -1}
@@ -47,6 +48,10 @@ def places(member: Member) -> list[tuple[int, int]]:
 
 def all_places(start: int, stop: int) -> set[tuple[int, int]]:
     return {(partition, offset) for partition in range(PARTITIONS) for offset in range(start, stop)}
+
+
+def generation_of(broker: pylog.Broker, group: str) -> int:
+    return group_values(broker.data, group)[-1].generation
 
 
 def described(broker: pylog.Broker, group: str) -> Any:
@@ -122,9 +127,11 @@ def test_a_static_member_that_comes_back_finds_its_partitions_and_disturbs_nobod
         second = Member(two)
         until_shared([first, second], PARTITIONS)
         owned = set(second.assigned)
+        generation = generation_of(broker, name)
         second.close()
         again = Member(two)
         until(lambda: again.look() == owned, "the same partitions")
+        assert generation_of(broker, name) == generation
         assert {member.group_instance_id for member in described(broker, name).members} == {"one", "two"}
         assert first.look() == set(range(PARTITIONS)) - owned
         again.close()

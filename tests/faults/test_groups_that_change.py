@@ -6,30 +6,21 @@ Some seconds in `make test`, a minute each in `make faults`. The seed is printed
 import os
 import random
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 import pylog
-from pylog.broker_lite import event_log
-from pylog.broker_lite.machines.group_outcome import GroupEvent
-from pylog.broker_lite.protocol import schema
-from pylog.broker_lite.protocol.consumer_offsets import GroupMetadataValue
-from pylog.broker_lite.protocol.schema import array, int32, message, string
-from pylog.storage.batch import walk
-from pylog.storage.records import decode_batch
 from tests.support.foreign_clients import CLIENTS as PLAIN
 from tests.support.foreign_clients import ForeignRecord
+from tests.support.group_log import group_values, owned_partitions
 from tests.support.group_members import CLIENTS, Member, ProcessMember, Wanted, until, until_shared
 
 CONFIG = {
     "group.initial.rebalance.delay.ms": 100,
     "group.min.session.timeout.ms": 100,
     "log.retention.ms": -1,
-    "offsets.topic.num.partitions": 1,
 }
 SECONDS = 60 if "PYLOG_FAULT_ROUNDS" in os.environ else 5
 SEATS = 10
@@ -116,8 +107,8 @@ def test_every_partition_has_one_owner_whoever_comes_and_goes(style: str) -> Non
         finally:
             seats.close()
         generations = 0
-        for value in group_records(broker.data / "__consumer_offsets-0"):
-            owned = [partition for member in value.members for partition in partitions_of(member.assignment)]
+        for value in group_values(broker.data, "g"):
+            owned = owned_partitions(value)
             if owned:
                 check_owners(owned, style)
                 generations += 1
@@ -129,32 +120,3 @@ def check_owners(owned: list[int], style: str) -> None:
     assert len(set(owned)) == len(owned), f"two owners: {sorted(owned)}"
     if style != "cooperative":
         assert set(owned) == set(range(PARTITIONS))
-
-
-def group_records(folder: Path) -> Iterator[GroupMetadataValue]:
-    for path in sorted(folder.glob("*.log")):
-        data = path.read_bytes()
-        for position, _ in walk(data):
-            for record in decode_batch(data, position):
-                event = event_log.event(record)
-                if isinstance(event, GroupEvent) and event.value is not None:
-                    yield event.value
-
-
-@message
-class AssignedTopic:
-    topic: str = string()
-    partitions: list[int] = array(int32)
-
-
-@message
-class Assignment:
-    topics: list[AssignedTopic] = array(AssignedTopic)
-
-
-def partitions_of(assignment: bytes) -> list[int]:
-    """Behind the version; every version begins so."""
-    if not assignment:
-        return []
-    decoded, _ = schema.decode(Assignment, assignment, 0, flexible=False, position=2)
-    return [partition for topic in decoded.topics for partition in topic.partitions]
