@@ -56,8 +56,12 @@ def test_of_all(pylog_broker):
 @pytest.mark.pylog_broker_config({"num.partitions": 5})
 def test_of_one(fresh_pylog_broker):
     assert partitions(fresh_pylog_broker, fresh_pylog_broker.create_topic()) == 5
+
+@pytest.mark.pylog_broker_config({"auto.create.topics.enable": False})
+def test_of_both(fresh_pylog_broker):
+    assert partitions(fresh_pylog_broker, fresh_pylog_broker.create_topic()) == 3
 """
-    run(pytester, test, "--strict-markers", passed=2)
+    run(pytester, test, "--strict-markers", passed=3)
 
 
 def test_options_come_from_a_fixture_of_the_users(pytester):
