@@ -55,10 +55,10 @@ def test_a_look_reads_little_of_a_long_log(files, monkeypatch):
         log.append(batch(1, START_MS + number), 0)
     read_at, reads = files.read_at, []
     monkeypatch.setattr(files, "read_at", lambda *place: reads.append(place) or read_at(*place))
-    for offset in (0, 1, 600, 2500, 4000, 4999):
+    for offset in (0, 1, 600, 2000, 2500, 4000, 4999):
         reads.clear()
         assert first_timestamp_ms(files, log.directory, offset) == START_MS + offset
-        assert len(reads) < 15, offset
+        assert len(reads) <= 10, offset
 
 
 def test_where_the_records_are_gone_the_next_ones_tell(files):
