@@ -17,8 +17,9 @@ from typing import Protocol
 
 from pylog.storage import swap
 from pylog.storage.compaction import CleaningPlan, CleaningResult, Dirt, LastBatch
+from pylog.storage.condition import NO_DESCRIPTOR, PASSING
 from pylog.storage.errors import CleanerFailed, StorageError
-from pylog.storage.log import NO_DESCRIPTOR, PASSING, PartitionLog
+from pylog.storage.log import PartitionLog
 from pylog.storage.ports import FileSystem
 from pylog.storage.producers import snapshot_name
 

@@ -28,12 +28,10 @@ from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import FileSystem
 from pylog.storage.producers import Producers, snapshot_offsets
 from pylog.storage.recovered_epochs import RecoveredEpochs
-from pylog.storage.recovered_producers import RecoveredProducers, producers_at_end
+from pylog.storage.recovered_producers import RecoveredProducers
 from pylog.storage.scan import checked_batches, in_order
 from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, Segment
 from pylog.storage.transactions import TransactionIndex
-
-__all__ = ["CLEAN", "UNCLEAN", "Cut", "Loaded", "Loader", "Trust"]
 
 _log = logging.getLogger(__name__)
 
@@ -103,9 +101,6 @@ class Loader:
         return Loaded(
             segments, producers.producers, epochs.epochs, epochs.are_stored, self._cuts.made, self._all_is_trusted
         )
-
-    def producers_of(self, segments: list[Segment]) -> Producers:
-        return producers_at_end(self._directory, segments, self._files)
 
     @property
     def _all_is_trusted(self) -> bool:
@@ -308,5 +303,5 @@ class Loader:
         for position, header in epochs.followed(batches, segment.base_offset):
             aborted = producers.apply(segment, position, header)
             if aborted is not None:
-                segment.note_aborted(aborted)
+                segment.aborts.note(aborted)
             yield position, header

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pylog.storage import index_checks, scan
+from pylog.storage.aborts import Aborts
 from pylog.storage.batch import NO_TIMESTAMP, BatchHeader
 from pylog.storage.errors import CorruptBatch, DamagedFile, StorageError
 from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, OFFSET_ENTRY_BYTES, TIME_ENTRY, TIME_ENTRY_BYTES, Index
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Buffer, FileSystem, LogAppender, LogFile
 from pylog.storage.scan import READ_AHEAD_BYTES
-from pylog.storage.transactions import AbortedTransaction, TransactionIndex
+from pylog.storage.transactions import TransactionIndex
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,6 @@ Placed = tuple[int, int, int]
 
 class Segment:
     __slots__ = (
-        "_aborts_waiting",
         "_appender",
         "_file",
         "_files",
@@ -42,11 +42,11 @@ class Segment:
         "_max_timestamp_known",
         "_max_timestamp_offset",
         "_open_files",
-        "_pinned_aborts",
+        "_pinned",
         "_recent_last_offsets",
         "_recent_positions",
+        "aborts",
         "base_offset",
-        "created_ms",
         "first_timestamp_ms",
         "index_interval_bytes",
         "max_timestamp_ms",
@@ -84,11 +84,10 @@ class Segment:
         self.index_interval_bytes = index_interval_bytes
         self._indexed_position = 0
         self.first_timestamp_ms: int | None = None  # of the first batch; None: not looked at yet
-        self.created_ms = 0  # in this process; what `segment.ms` counts from where batches have no timestamps
         self._file: LogFile | None = None
         self._appender: LogAppender | None = None
-        self._aborts_waiting: list[AbortedTransaction] = []  # which could not be stored
-        self._pinned_aborts: list[AbortedTransaction] | None = None  # all, while the name may be another file's
+        self.aborts = Aborts(TransactionIndex(directory / (name + ABORTED_SUFFIX), files))
+        self._pinned = False  # the names may be other files'
         # Where the newest batches lie: most reads are at the tail, and answered from here without a system call.
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")
@@ -204,41 +203,14 @@ class Segment:
 
     def store_indexes(self) -> None:
         """All entries into the files, and the maximum timestamp as the last one. May be repeated."""
-        if self._pinned_aborts is not None:
+        if self._pinned:
             return
         if self._files.size_of(self.path) != self.size_bytes:  # an append that failed, and could not be undone
             self._files.truncate(self.path, self.size_bytes)
         self._note_max_timestamp()
         self.offsets.store()
         self.times.store()
-        self.store_aborted()
-
-    # -- transactions that were aborted in this segment
-
-    def aborted(self) -> list[AbortedTransaction]:
-        if self._pinned_aborts is not None:
-            return self._pinned_aborts
-        return [*TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files).entries(), *self._aborts_waiting]
-
-    def note_aborted(self, transaction: AbortedTransaction) -> None:
-        """Its marker is in the log already, so this must not fail."""
-        self._aborts_waiting.append(transaction)
-        try:
-            self.store_aborted()
-        except OSError as error:
-            _log.warning("%s: %s; an entry of the transaction index stays in memory for now", self.path, error)
-
-    @property
-    def has_unstored_aborts(self) -> bool:
-        return bool(self._aborts_waiting)
-
-    def store_aborted(self) -> None:
-        if self._pinned_aborts is not None:
-            return
-        index = TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files)
-        while self._aborts_waiting:
-            index.append(self._aborts_waiting[0])
-            del self._aborts_waiting[0]
+        self.aborts.store()
 
     def seal(self) -> None:
         """After `store_indexes`: no more appends, only reads."""
@@ -261,27 +233,27 @@ class Segment:
             appender.sync()
         else:
             self._files.sync(self.path)
-        if self._files.size_of(self.path_with(ABORTED_SUFFIX)):
-            self._files.sync(self.path_with(ABORTED_SUFFIX))
+        self.aborts.sync()
 
     def pin(self) -> None:
         """Open everything that reads need, and keep it until `release`: the names are about to stand for other files,
         so none is read or written. If this fails the segment is as it was before."""
         self.file, self.latest_timestamp_ms  # noqa: B018 (both look at files)
-        aborts = self.aborted()
         try:
+            self.aborts.pin()
             self.offsets.pin()
             self.times.pin()
         except BaseException:
             self.release()
             raise
-        self._pinned_aborts = aborts
+        self._pinned = True
         self._open_files.closed(self)
 
     def release(self) -> None:
         """Descriptors go when nobody reads any more."""
         self._file = self._appender = None
-        self._pinned_aborts = None
+        self._pinned = False
+        self.aborts.release()
         self.offsets.release()
         self.times.release()
         self._open_files.closed(self)
@@ -313,8 +285,7 @@ class Segment:
         self._files.truncate(self.path, position)
         self.size_bytes = position
         self.rebuild(self.headers(0))
-        self._aborts_waiting = [entry for entry in self._aborts_waiting if entry.last_offset < self.next_offset]
-        TransactionIndex(self.path_with(ABORTED_SUFFIX), self._files).truncate(self.next_offset)
+        self.aborts.truncate(self.next_offset)
 
     def adopt(self, next_offset: int) -> None:
         """Go on from indexes that were found sound."""

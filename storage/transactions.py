@@ -159,6 +159,10 @@ class TransactionIndex:
         """Durably: without its file a segment would seem to have none."""
         self._files.replace(self.path, pack_entries(entries), durable=True)
 
+    def sync(self) -> None:
+        if self._files.size_of(self.path):
+            self._files.sync(self.path)
+
     def truncate(self, offset: int) -> None:
         """Forget the transactions whose markers are at `offset` or behind."""
         kept = next((number for number, entry in enumerate(self.entries()) if entry.last_offset >= offset), None)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from pylog.storage.aborts import Aborts
 from pylog.storage.kernels.segment_reader import address_of
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Buffer, FileSystem
 from pylog.storage.segment import ABORTED_SUFFIX, Segment
 from pylog.storage.swap import CLEANED, file_of
-from pylog.storage.transactions import AbortedTransaction, pack_entries
+from pylog.storage.transactions import AbortedTransaction, TransactionIndex, pack_entries
 
 WRITE_BYTES = 4 << 20
 
@@ -25,6 +26,7 @@ class CleanedSegment:
         self._interval_bytes = index_interval_bytes
         self._segment = Segment(directory, base_offset, {}, index_interval_bytes, files, OpenFiles())
         self._aborted_path = file_of(directory, base_offset, ABORTED_SUFFIX + CLEANED)
+        self._segment.aborts = Aborts(TransactionIndex(self._aborted_path, files))
         for part in (self._segment, self._segment.offsets, self._segment.times):
             part.path = part.path.with_name(part.path.name + CLEANED)
             files.create_empty(part.path)

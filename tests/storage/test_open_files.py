@@ -142,7 +142,7 @@ def test_a_read_under_way_keeps_its_file_whatever_else_is_opened(manager: LogMan
 def test_a_process_without_descriptors_is_told_and_goes_on_when_it_has_some(tmp_path: Path) -> None:
     log = PartitionLog(tmp_path / "orders-0", LogConfig())
     committed(log, batch_of(2))
-    log._active.release()
+    log._segments.active.release()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     in_use = max(int(name) for name in os.listdir("/proc/self/fd")) + 1
     taken = []

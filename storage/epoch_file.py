@@ -1,0 +1,47 @@
+"""The checkpoint of a log's leader epochs: what the log knows of them, or older, and then it is known to be.
+
+It may be late, for behind the recovery point the batches tell; so the recovery point waits for it. Only the owner's
+thread stores it, so that no two write at once. Whoever stores it also sees to its name.
+"""
+
+import logging
+from pathlib import Path
+
+from pylog.storage.epochs import FILE_NAME, LeaderEpochs
+from pylog.storage.ports import FileSystem
+
+_log = logging.getLogger(__name__)
+
+
+class EpochFile:
+    __slots__ = ("_epochs", "_files", "_is_synced", "_path", "is_stored")
+
+    def __init__(self, directory: Path, epochs: LeaderEpochs, files: FileSystem, *, is_stored: bool) -> None:
+        self._path = directory / FILE_NAME
+        self._epochs = epochs
+        self._files = files
+        self.is_stored = is_stored
+        self._is_synced = is_stored
+
+    def store(self) -> None:
+        """If this fails the next append tries again."""
+        self.is_stored = False
+        try:
+            self.write(durable=False)
+        except OSError as error:
+            _log.warning("%s: %s; it is stored later", self._path, error)
+
+    def write(self, *, durable: bool) -> None:
+        self._files.replace(self._path, self._epochs.encode(), durable=durable)
+        self._is_synced = durable
+        self.is_stored = True
+
+    def sync(self) -> None:
+        """Any thread."""
+        if not self._is_synced:
+            self._is_synced = True  # first: it may be stored anew meanwhile
+            try:
+                self._files.sync(self._path)
+            except OSError:
+                self._is_synced = False
+                raise
