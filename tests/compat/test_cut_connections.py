@@ -1,0 +1,93 @@
+"""Idempotent producers whose connections are cut again and again write every record once, in order."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+
+from tests.support.cutting_proxy import BEFORE, BEHIND, MIDDLE, broker_behind_a_proxy
+from tests.support.foreign_clients import CLIENTS
+
+pytestmark = pytest.mark.faults
+
+PARTITIONS = 2
+COUNT = 400
+SECONDS_MAX = 120
+
+
+def with_confluent(servers: str, values: list[bytes]) -> None:
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "batch.num.messages": 5,
+            "retry.backoff.ms": 10,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 10,
+            "log_level": 0,
+        }
+    )
+    failed: list[object] = []
+    for number, value in enumerate(values):
+        producer.produce(
+            "t",
+            value,
+            partition=number % PARTITIONS,
+            on_delivery=lambda error, message: failed.append(error) if error is not None else None,
+        )
+        producer.poll(0.001)
+    assert producer.flush(SECONDS_MAX) == 0
+    assert failed == []
+
+
+def with_kafka_python(servers: str, values: list[bytes]) -> None:
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=servers,
+        enable_idempotence=True,
+        batch_size=60,
+        retry_backoff_ms=10,
+        reconnect_backoff_ms=1,
+        reconnect_backoff_max_ms=10,
+        delivery_timeout_ms=SECONDS_MAX * 1000,
+    )
+    sent = [producer.send("t", value, partition=number % PARTITIONS) for number, value in enumerate(values)]
+    for one in sent:
+        one.get(SECONDS_MAX)
+    producer.close(SECONDS_MAX)
+
+
+def with_aiokafka(servers: str, values: list[bytes]) -> None:
+    async def send() -> None:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=servers, enable_idempotence=True, max_batch_size=150, retry_backoff_ms=10
+        )
+        await producer.start()
+        sent = [await producer.send("t", value, partition=number % PARTITIONS) for number, value in enumerate(values)]
+        await asyncio.wait_for(asyncio.gather(*sent), SECONDS_MAX)
+        await producer.stop()
+
+    asyncio.run(send())
+
+
+@pytest.mark.parametrize(
+    "send", [with_confluent, with_kafka_python, with_aiokafka], ids=["confluent-kafka", "kafka-python", "aiokafka"]
+)
+def test_every_record_is_there_once_and_in_order(send: Callable[[str, list[bytes]], None]) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    values = [b"%d" % number for number in range(COUNT)]
+    with broker_behind_a_proxy(seed) as (broker, proxy):
+        reader = CLIENTS["confluent-kafka"]
+        reader.create_topic(broker.bootstrap_servers, "t", PARTITIONS)
+        send(f"127.0.0.1:{proxy.port}", values)
+        for partition in range(PARTITIONS):
+            low, high = reader.range(broker.bootstrap_servers, "t", partition)
+            found = [one.value for one in reader.consume(broker.bootstrap_servers, "t", high, partition=partition)]
+            assert found == values[partition::PARTITIONS]
+            assert low == 0
+        assert min(proxy.cuts[cut] for cut in (BEFORE, MIDDLE, BEHIND)) > 0, proxy.cuts
