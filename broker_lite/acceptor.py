@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
+from pylog.broker_lite.client import Client
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.connection import Answer, Connection
 from pylog.broker_lite.connections import Connections
@@ -28,7 +29,7 @@ class Acceptor:
     def __init__(
         self,
         sockets: list[socket.socket],
-        answer: Callable[[memoryview, str], Answer],
+        answer: Callable[[memoryview, Client], Answer],
         connections: Connections,
         config: Callable[[], BrokerConfig],
     ) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
 from pylog.broker_lite import cold
+from pylog.broker_lite.client import Client
 from pylog.broker_lite.foreign_protocols import looks_like
 from pylog.broker_lite.protocol.framing import SIZE_BYTES
 from pylog.broker_lite.protocol.wire import I32, MalformedFrame
@@ -51,12 +52,12 @@ class Connection(asyncio.BufferedProtocol):
         "_answer",
         "_answers",
         "_buffer",
+        "_client",
         "_counted_bytes",
         "_drained",
         "_end",
         "_ended",
         "_finishing",
-        "_host",
         "_lost",
         "_peer",
         "_start",
@@ -73,12 +74,12 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, answer: Callable[[memoryview, str], Answer], all_connections: "Connections", address: tuple[str, int]
+        self, answer: Callable[[memoryview, Client], Answer], all_connections: "Connections", address: tuple[str, int]
     ) -> None:
         self._answer = answer
         self._all = all_connections
         self.address = address[0]
-        self._host, self._peer = f"/{address[0]}", f"{address[0]}:{address[1]}"
+        self._client, self._peer = Client(f"/{address[0]}"), f"{address[0]}:{address[1]}"
         self._buffer: bytearray | None = None  # between two calls of asyncio's it is never the shared one
         self._start = 0  # of the next frame, its size included
         self._end = 0  # of what was received
@@ -184,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_up(self, frame: memoryview) -> None:
         try:
-            answer = self._answer(frame, self._host)
+            answer = self._answer(frame, self._client)
             if answer is None:
                 return
             if isinstance(answer, list):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api_table import API_BY_KEY
+from pylog.broker_lite.client import Client
 from pylog.broker_lite.config import ConfigError
 from pylog.broker_lite.connection import Answer
 from pylog.broker_lite.connections import Connections
@@ -17,7 +18,7 @@ from pylog.broker_lite.health import Health, Phase
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
-Answerer = Callable[[memoryview, str], Answer]
+Answerer = Callable[[memoryview, Client], Answer]
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ it though its client may have gone by then.
 
 import asyncio
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -49,14 +49,17 @@ def answer(broker: "Broker", request: Request) -> Answer:
     version = request.version
     message = produce.decode_request(request.body, version)
     acks = message.acks
-    results = [_append(broker, asked, acks, version) for asked in message.partitions]
+    return answer_with(broker, [append(broker, asked, acks, version) for asked in message.partitions], acks, version)
+
+
+def answer_with(broker: "Broker", results: Sequence[Result], acks: int, version: int) -> Answer:
     done = [result for result in results if isinstance(result, ProducedPartition)]
     if len(done) == len(results):
         return _encoded(broker, done, acks, version)
     return _answer_later(broker, results, acks, version)
 
 
-async def _answer_later(broker: "Broker", results: list[Result], acks: int, version: int) -> Parts | None:
+async def _answer_later(broker: "Broker", results: Sequence[Result], acks: int, version: int) -> Parts | None:
     done = [result if isinstance(result, ProducedPartition) else await result for result in results]
     return _encoded(broker, done, acks, version)
 
@@ -74,7 +77,7 @@ def _encoded(broker: "Broker", results: list[ProducedPartition], acks: int, vers
     return None
 
 
-def _append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -> Result:
+def append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -> Result:
     topic, index, _ = asked
     try:
         if acks not in _ACKS:

@@ -12,6 +12,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
+from pylog.broker_lite.client import Client
 from pylog.broker_lite.connection import Answer, Parts, Unheard
 from pylog.broker_lite.metrics.text import Histogram
 from pylog.broker_lite.protocol.errors import ErrorCode
@@ -42,14 +43,14 @@ class RequestStats:
             if any(times.counts):
                 yield key, Histogram(BOUNDS_S, times.counts, times.sum)
 
-    def measured(self, answer: Callable[[memoryview, str], Answer]) -> Callable[[memoryview, str], Answer]:
+    def measured(self, answer: Callable[[memoryview, Client], Answer]) -> Callable[[memoryview, Client], Answer]:
         """The same function, but counted and timed. Of a frame that was answered the key is known to be there."""
         now, key_of, times_of = time.perf_counter, I16.unpack_from, self._times
 
-        def measured_answer(frame: memoryview, client_host: str) -> Answer:
+        def measured_answer(frame: memoryview, client: Client) -> Answer:
             start = now()
             try:
-                parts = answer(frame, client_host)
+                parts = answer(frame, client)
             except Exception as error:
                 self._failed(key_of(frame)[0] if len(frame) >= I16.size else -1, error)
                 raise

@@ -20,9 +20,9 @@ from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame
 IDS_SINCE = 13
 SPEC = Api("Produce", 0, 3, 13, 9, advertised_min=0, ids_since=IDS_SINCE)
 
-_ACKS_TIMEOUT = struct.Struct(">hi")
+ACKS_TIMEOUT = struct.Struct(">hi")
 _RESULT_V3 = struct.Struct(">ihqq")
-_RESULT_V5 = struct.Struct(">ihqqq")
+RESULT_V5 = struct.Struct(">ihqqq")
 _topic_of = attrgetter("topic")
 
 
@@ -64,9 +64,9 @@ def decode_request(body: Buffer, version: int) -> ProduceRequest:
 
 def _decode_request(frame: memoryview, style: Style, *, by_id: bool) -> ProduceRequest:
     transactional_id, position = style.read_string(frame, 0)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    acks, timeout_ms = ACKS_TIMEOUT.unpack_from(frame, position)
     partitions: list[ProducePartition] = []
-    topic_count, position = style.read_length(frame, position + _ACKS_TIMEOUT.size)
+    topic_count, position = style.read_length(frame, position + ACKS_TIMEOUT.size)
     for _ in range(topic_count):
         topic, position = style.read_topic(frame, position, by_id=by_id)
         partition_count, position = style.read_length(frame, position)
@@ -85,7 +85,7 @@ def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
     style, out = _style(version), bytearray()
     pieces: list[Buffer] = []
     style.write_string(out, request.transactional_id)
-    out += _ACKS_TIMEOUT.pack(request.acks, request.timeout_ms)
+    out += ACKS_TIMEOUT.pack(request.acks, request.timeout_ms)
     topics = [(topic, list(group)) for topic, group in groupby(request.partitions, key=_topic_of)]
     style.write_count(out, len(topics))
     for topic, partitions in topics:
@@ -116,7 +116,7 @@ def encode_response(partitions: Sequence[ProducedPartition], version: int, throt
         style.write_count(out, len(results))
         for result in results:
             if version >= 5:
-                out += _RESULT_V5.pack(*result[1:6])
+                out += RESULT_V5.pack(*result[1:6])
             else:
                 out += _RESULT_V3.pack(*result[1:5])
             if version >= 8:
@@ -158,8 +158,8 @@ def _decode_response(frame: Buffer, version: int) -> list[ProducedPartition]:
             log_start_offset, error_message = -1, None
             record_errors: Sequence[tuple[int, str | None]] = ()
             if version >= 5:
-                partition, code, base, append_time_ms, log_start_offset = _RESULT_V5.unpack_from(frame, position)
-                position += _RESULT_V5.size
+                partition, code, base, append_time_ms, log_start_offset = RESULT_V5.unpack_from(frame, position)
+                position += RESULT_V5.size
             else:
                 partition, code, base, append_time_ms = _RESULT_V3.unpack_from(frame, position)
                 position += _RESULT_V3.size

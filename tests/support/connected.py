@@ -10,6 +10,7 @@ from typing import Any
 
 from pylog.broker_lite.acceptor import Acceptor
 from pylog.broker_lite.broker import Broker
+from pylog.broker_lite.client import Client
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.connection import Answer
 from pylog.broker_lite.connections import Connections
@@ -22,7 +23,7 @@ from pylog.storage.ports import Clock, FileSystem
 class Connected:
     """`on_loop` is the way to its state: all of it is the loop's."""
 
-    def __init__(self, answer: Callable[[memoryview, str], Answer], config: Mapping[str, Any]) -> None:
+    def __init__(self, answer: Callable[[memoryview, Client], Answer], config: Mapping[str, Any]) -> None:
         self.config = BrokerConfig.parse({"listeners": "PLAINTEXT://127.0.0.1:0", **config})
         (listener,) = listeners_of(self.config)
         self._sockets, endpoint = open_sockets(listener)
@@ -63,7 +64,7 @@ class Connected:
 
 
 @contextmanager
-def connected(answer: Callable[[memoryview, str], Answer], **config: Any) -> Iterator[Connected]:
+def connected(answer: Callable[[memoryview, Client], Answer], **config: Any) -> Iterator[Connected]:
     """Options with underscores for dots."""
     served = Connected(answer, {name.replace("_", "."): value for name, value in config.items()})
     served.start()
@@ -93,8 +94,8 @@ def serving(
     broker = Broker(directories, BrokerConfig.parse(config or {}), files=files, clock=clock)
     told: list[Endpoint] = []  # known when the port is
 
-    def answer(frame: memoryview, host: str) -> Answer:
-        return answer_of(broker, told[0], frame, host)
+    def answer(frame: memoryview, client: Client) -> Answer:
+        return answer_of(broker, told[0], frame, client)
 
     served = Connected(answer, {})
     host, port = served.bootstrap_servers.rsplit(":", 1)
