@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.apis.create_topics import check_replicas, check_time
+from pylog.broker_lite.apis.create_topics import check_replicas
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.protocol.create_partitions import (
     SPEC,
@@ -14,17 +14,19 @@ from pylog.broker_lite.protocol.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 
 async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:
+    limit = TimeLimit(message.timeout_ms)
     times = Counter(topic.name for topic in message.topics)
     errors: dict[str, Exception | None] = {}
     for asked in message.topics:
         try:
-            check_time(message.timeout_ms)
+            limit.check()
             if times[asked.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             _decide(broker, asked, message.validate_only)
@@ -34,7 +36,7 @@ async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Re
     for name in errors:
         if errors[name] is None:
             try:
-                await broker.topic_made(name)
+                await limit.wait_for(broker.topic_made(name))
             except EXPECTED as error:
                 errors[name] = error
     return CreatePartitionsResponse(results=[_result(*each) for each in errors.items()])

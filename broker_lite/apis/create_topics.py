@@ -19,6 +19,7 @@ from pylog.broker_lite.protocol.create_topics import (
     CreateTopicsResponse,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -28,6 +29,7 @@ _TOPICS_A_TURN = 20
 
 
 async def handle(broker: "Broker", message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
+    limit = TimeLimit(message.timeout_ms)
     times = Counter(topic.name for topic in message.topics)
     results: dict[str, CreatableTopicResult] = {}
     configs = _Configs(broker.config) if request.version >= _TELLS_CONFIGS_SINCE else None
@@ -35,7 +37,7 @@ async def handle(broker: "Broker", message: CreateTopicsRequest, request: Reques
         if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
             await asyncio.sleep(0)  # others have their turn
         try:
-            check_time(message.timeout_ms)
+            limit.check()
             if times[asked.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             topic = _decide(broker, asked, message.validate_only)
@@ -45,16 +47,10 @@ async def handle(broker: "Broker", message: CreateTopicsRequest, request: Reques
     for name, result in results.items():
         if result.error_code == ErrorCode.NONE:
             try:
-                await broker.topic_made(name)
+                await limit.wait_for(broker.topic_made(name))
             except EXPECTED as error:
                 results[name] = _refused(name, error)
     return CreateTopicsResponse(topics=list(results.values()))
-
-
-def check_time(timeout_ms: int) -> None:
-    """Kafka does nothing then, and says so."""
-    if timeout_ms <= 0:
-        raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "There was no time for it: timeout_ms must be positive.")
 
 
 def _decide(broker: "Broker", asked: CreatableTopic, validate_only: bool) -> Topic:

@@ -9,7 +9,13 @@ from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.broker_lite.config import ConfigError
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.offsets import CommittedOffset
-from pylog.broker_lite.protocol import create_partitions, create_topics, metadata
+from pylog.broker_lite.protocol import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    list_config_resources,
+    metadata,
+)
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE as BROKER
 from pylog.broker_lite.protocol.metadata_records import TOPIC_RESOURCE as TOPIC
@@ -353,6 +359,40 @@ def test_what_is_asked_for_in_one_turn_is_done_in_its_order(files):
     on(files, work)
     assert not [name for name in files.tree() if "/t-0" in name]
     on(files, look)
+
+
+def test_who_gives_too_little_time_is_told_so_and_it_is_done_all_the_same(files):
+    async def work(broker):
+        await broker.create_topic("old", 1)
+        with busy_disk(broker):
+            wanted = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 1, 1, [], [])], 10)
+            more = create_partitions.CreatePartitionsRequest(
+                [create_partitions.CreatePartitionsTopic("t", 2, None)], 10
+            )
+            less = delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState("old")], timeout_ms=10)
+            answers = [
+                (await api(broker, create_topics.SPEC, wanted)).topics,
+                (await api(broker, create_partitions.SPEC, more)).results,
+                (await api(broker, delete_topics.SPEC, less)).responses,
+            ]
+            assert [one.error_code for (one,) in answers] == [ErrorCode.REQUEST_TIMED_OUT] * 3
+        await broker.topic_made("t")
+        assert (await produce_one(broker, "t", batch_of(), partition=1)).error_code == ErrorCode.NONE
+        assert list(broker.topics.by_name) == ["t"]
+
+    on(files, work)
+
+
+def test_resources_with_options_are_listed(files):
+    async def work(broker):
+        for topic in ("b", "a"):
+            await broker.create_topic(topic, 1)
+        request = list_config_resources.ListConfigResourcesRequest([])
+        answer = await api(broker, list_config_resources.SPEC, request)
+        found = [(one.resource_type, one.resource_name) for one in answer.config_resources]
+        assert found == [(2, "a"), (2, "b"), (4, "1"), (8, "1")]
+
+    on(files, work)
 
 
 # -- topics of the broker's own
