@@ -11,7 +11,7 @@ bounds on the disk first.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,6 @@ from pylog.storage.log_config import LogConfig
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, LogFile, SystemClock
 from pylog.storage.producers import Duplicate, Producers
-from pylog.storage.records import Record
 from pylog.storage.recovered_producers import producers_at_end
 from pylog.storage.recovery import CLEAN, Loader, Trust
 from pylog.storage.segment import Segment
@@ -279,11 +278,11 @@ class PartitionLog:
     def search_latest(self) -> Search[tuple[int, int] | None]:
         return time_search.latest(self._segments.from_offset(self._start_offset), self._start_offset)
 
-    def step(self, search: Search[Any], records: Sequence[Record] | None) -> Batch | None:
-        """The next step of a search, with the records that its last one asked for (None at first, () for none).
-        StopIteration has what was found."""
+    def step(self, search: Search[Any], found: tuple[int, int] | None) -> Batch | None:
+        """The next step of a search, with what was found in the batch that its last one asked for (None at first).
+        StopIteration has what was found in the end."""
         with self._condition.watched():
-            return next(search) if records is None else search.send(records)
+            return search.send(found)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those with records in the range; a `read_committed` reader drops them."""

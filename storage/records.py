@@ -124,9 +124,17 @@ def encode_batch(
 
 def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
     """The records of the batch at `position`, checked from the CRC to the last varint."""
+    return list(iterate_batch(buffer, position))
+
+
+def iterate_batch(
+    buffer: Buffer, position: int = 0, plain_bytes_max: int = codecs.DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """As `decode_batch`, one after the other: an error of a later one comes after those before it. BatchTooLarge if it
+    unfolds to more than `plain_bytes_max`."""
     header = check(buffer, position)
     body = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
-    return list(_records(header, codecs.decompress(header.codec, body)))
+    yield from _records(header, codecs.decompress(header.codec, body, plain_bytes_max))
 
 
 def _records(header: BatchHeader, data: Buffer) -> Iterator[Record]:

@@ -8,7 +8,6 @@ A look-up by time may have to wait for the disk, and to unfold a large batch: th
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite import cold
@@ -34,8 +33,7 @@ from pylog.broker_lite.protocol.list_offsets import (
 )
 from pylog.storage.log import PartitionLog
 from pylog.storage.ports import NOT_WAITING, WouldWait
-from pylog.storage.records import Record
-from pylog.storage.time_search import records_of
+from pylog.storage.time_search import look_into
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -107,19 +105,19 @@ async def _search(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
     while True:
         search = log.search_latest() if timestamp == MAX_TIMESTAMP else log.search_time(timestamp)
         shape = log.shape
-        records: Sequence[Record] | None = None
+        found: tuple[int, int] | None = None
         try:
             while log.shape == shape:  # else its segments have changed, and it is begun anew
                 with NOT_WAITING:
-                    batch = log.step(search, records)
+                    batch = log.step(search, found)
                 if batch is None:
                     await asyncio.sleep(0)
-                    records = ()
+                    found = None
                 else:
-                    records = await cold.waited(records_of, batch)
+                    found = await cold.waited(look_into, batch)
         except StopIteration as done:
-            found: tuple[int, int] | None = done.value
-            return found
+            last: tuple[int, int] | None = done.value
+            return last
         except WouldWait as disk:
             await cold.waited(disk.wait)
 
