@@ -46,7 +46,7 @@ async def serve(
         # In a thread: recovery may take long, and meanwhile the process says that it is alive.
         open_broker = partial(Broker, config.directories, config, open_files_max=segments_max)
         broker = await loop.run_in_executor(None, open_broker)
-        gc.freeze()  # what is loaded stays: looking for garbage in 10,000 partitions held the loop for a tenth of a second
+        gc.freeze()  # what is loaded stays; to look for garbage in 10,000 partitions took a tenth of a second
         broker.coordinator.loaded()
         watch.loaded(broker)
         broker.upkeep.start()
