@@ -13,7 +13,8 @@ which knows how to wait for it in another thread. Where the system cannot tell, 
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -47,6 +48,15 @@ class _Patience(threading.local):
 
     def __exit__(self, *error: object) -> None:
         self.waits = True
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """For the rare work that must not stop half way: its reads wait all the same."""
+        waits, self.waits = self.waits, True
+        try:
+            yield
+        finally:
+            self.waits = waits
 
 
 NOT_WAITING = _Patience()

@@ -17,7 +17,7 @@ from pylog.storage.batch import NO_TIMESTAMP, BatchHeader
 from pylog.storage.errors import CorruptBatch, DamagedFile, StorageError
 from pylog.storage.index import INT32_MAX, OFFSET_ENTRY, OFFSET_ENTRY_BYTES, TIME_ENTRY, TIME_ENTRY_BYTES, Index
 from pylog.storage.open_files import OpenFiles
-from pylog.storage.ports import Buffer, FileSystem, LogAppender, LogFile
+from pylog.storage.ports import NOT_WAITING, Buffer, FileSystem, LogAppender, LogFile
 from pylog.storage.scan import READ_AHEAD_BYTES
 from pylog.storage.transactions import TransactionIndex
 
@@ -103,10 +103,11 @@ class Segment:
 
     @property
     def file(self) -> LogFile:
-        if self._file is None:
-            self._file = self._files.open(self.path)
+        file = self._file
+        if file is None:
+            file = self._file = self._files.open(self.path)
             self._open_files.opened(self)
-        return self._file
+        return file  # another thread, which opens many, may have closed it for us meanwhile
 
     @property
     def directory(self) -> Path:
@@ -160,11 +161,12 @@ class Segment:
 
     def append(self, data: Buffer, batches: Iterable[Placed]) -> None:
         """One write. If it fails the segment is as it was before."""
-        if self._appender is None:
-            self._appender = self._files.open_appender(self.path)
+        appender = self._appender
+        if appender is None:
+            appender = self._appender = self._files.open_appender(self.path)
             self._open_files.opened(self)
         start = self.size_bytes
-        self._appender.append(data, start)
+        appender.append(data, start)
         self.size_bytes = start + len(data)
         for position, last_offset, max_timestamp_ms in batches:
             self._note(start + position, last_offset, max_timestamp_ms)
@@ -337,7 +339,8 @@ class Segment:
         latest_ms, latest_offset = self.max_timestamp_ms, self._max_timestamp_offset
         latest_known = self._max_timestamp_known
         try:
-            self.rebuild(self._following_headers(next_offset - 1))
+            with NOT_WAITING.suspended():  # half an index would make every look-up behind it slow
+                self.rebuild(self._following_headers(next_offset - 1))
         except BaseException:  # the log is damaged, or cannot be read just now: it must not seem to end there
             self.size_bytes, self.first_timestamp_ms = size_bytes, first_ms
             self.max_timestamp_ms, self._max_timestamp_offset = latest_ms, latest_offset

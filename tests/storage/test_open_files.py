@@ -11,7 +11,7 @@ import pytest
 
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.manager import LogManager
-from pylog.storage.open_files import OpenFiles
+from pylog.storage.open_files import Closable, OpenFiles
 from tests.support.logs import START_MS, batch_of, bytes_of, committed, offsets_in, records_in
 
 
@@ -54,6 +54,18 @@ def test_logs_that_share_a_bound_keep_to_it_from_the_first_append_on(tmp_path: P
             assert len(bound) <= 2
     assert len(bound) == 2
     assert [len(records_in(log)) for log in logs] == [2] * 5
+
+
+def test_a_segment_whose_files_another_thread_closes_as_they_are_opened_is_written_and_read(tmp_path: Path) -> None:
+    class Crowded(OpenFiles):
+        def opened(self, holder: Closable) -> None:
+            super().opened(holder)
+            holder.release()  # as a thread does that has just opened as many others
+
+    log = PartitionLog(tmp_path / "orders-0", LogConfig(), open_files=Crowded())
+    committed(log, batch_of(2))
+    committed(log, batch_of(1))
+    assert offsets_in(log) == [0, 1, 2]
 
 
 def _open_in(directory: Path) -> int:

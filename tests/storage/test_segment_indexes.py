@@ -9,10 +9,11 @@ import pytest
 
 from pylog.storage.errors import CorruptBatch
 from pylog.storage.log import LogConfig, PartitionLog
+from pylog.storage.ports import NOT_WAITING, WouldWait
 from pylog.storage.records import decode_batch
 from pylog.storage.recovery import CLEAN, UNCLEAN, Trust
 from tests.support.logs import START_MS, batch_of, bytes_of, committed, log_in, records_in, reopened
-from tests.support.simulated_files import SimulatedFiles
+from tests.support.simulated_files import SimulatedFiles, SimulatedLogFile
 
 pytestmark = pytest.mark.faults
 
@@ -116,6 +117,25 @@ def test_a_damaged_index_gives_no_wrong_answer_after_a_clean_stop(damage: str, w
 
 
 # -- found in use
+
+
+def test_an_index_is_built_again_as_a_whole_also_for_who_must_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, log = _filled()
+    path = next(path for path in _index_files(files, log) if path.suffix == ".index")
+    before = files.read(path)
+    _with(lambda data: data[:-1] + b"\x01")(files, path)  # the position of its last entry
+    log = PartitionLog(log.directory, log.config, CLEAN, files=files)
+    read_at = SimulatedLogFile.read_at
+
+    def cold(file: SimulatedLogFile, position: int, length: int) -> bytes:
+        if not NOT_WAITING.waits and length > 100:  # walks along the batches
+            raise WouldWait(lambda: None)
+        return read_at(file, position, length)
+
+    monkeypatch.setattr(SimulatedLogFile, "read_at", cold)
+    with NOT_WAITING, pytest.raises(WouldWait):
+        log.read(log._segments[0].next_offset - 1, 1)
+    assert files.read(path) == before
 
 
 @pytest.mark.parametrize(
