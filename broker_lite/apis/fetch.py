@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 _COLD_LOOKS_MAX = 10  # most need three: a page of the index, of the first batch, of the last one
 
 
-class _Read(NamedTuple):
-    head: PartitionHead
-    records: FileSlice | None
-    partition: Partition | None
-    place: tuple[str, int]  # where that is, by the topic's name
+# What is said of a partition, its records, itself, and where it is by the topic's name.
+_Read = tuple[PartitionHead, FileSlice | None, Partition | None, tuple[str, int]]
+_head = PartitionHead._make  # in half the time
 
 
 class _Found(NamedTuple):
@@ -118,10 +116,11 @@ def _find(broker: "Broker", message: FetchRequest, session: Session | None, *, m
             except WouldWait as wait:
                 cold_reads.append(wait)
                 continue
-            head = read.head
+            head, records, _, _ = read
             if head.error_code or head.diverging_epoch is not None:
                 is_urgent = True
-            size_bytes += head.records_bytes
+            elif records is not None:
+                size_bytes += records.length
             reads.append(read)
     return _Found(reads, size_bytes, is_urgent, cold_reads)
 
@@ -163,19 +162,9 @@ def _read(broker: "Broker", asked: FetchPartition, room: int, message: FetchRequ
         if broker.requests is not None:
             broker.requests.note_error(fetch.SPEC.key, code)
     records_bytes = 0 if found is None else found.length
-    head = PartitionHead(
-        topic,
-        index,
-        code,
-        high_watermark,
-        last_stable_offset,
-        log_start_offset,
-        records_bytes,
-        aborted,
-        diverging,
-        leader,
-    )
-    return _Read(head, found, partition, place)
+    watermarks = (high_watermark, last_stable_offset, log_start_offset)
+    head = _head((topic, index, code, *watermarks, records_bytes, aborted, diverging, leader))
+    return head, found, partition, place
 
 
 def _divergence(log: PartitionLog, last_epoch: int, offset: int) -> tuple[int, int] | None:
@@ -201,8 +190,8 @@ def _parts(found: _Found, session: Session | None, version: int) -> Parts:
     session_id = fetch.NO_SESSION_ID
     if session is not None:
         session_id = session.id
-        reads = [read for read in reads if session.tell(read.head, read.partition, read.place)]
-    pieces = fetch.encode_response_pieces([read.head for read in reads], version, session_id=session_id)
+        reads = [read for read in reads if session.tell(read[0], read[2], read[3])]
+    pieces = fetch.encode_response_pieces([read[0] for read in reads], version, session_id=session_id)
     parts: Parts = [pieces[0]]
     for piece, (_, records, partition, _) in zip(pieces[1:], reads, strict=True):
         if records is not None:

@@ -268,17 +268,23 @@ def encode_response_pieces(
         out += I32.pack(throttle_time_ms)
     topics = [(topic, list(group)) for topic, group in groupby(partitions, key=_topic_of)]
     style.write_count(out, len(topics))
+    pack, last = (_FOUND_V5.pack, 6) if version >= 5 else (_FOUND_V4.pack, 5)
+    preferred = _NO_PREFERRED_REPLICA if version >= 11 else b""
+    no_tags, not_aborted = style.no_tags, style.null_array + preferred
     for topic, heads in topics:
         style.write_topic(out, topic)
         style.write_count(out, len(heads))
         for head in heads:
-            out += _FOUND_V5.pack(*head[1:6]) if version >= 5 else _FOUND_V4.pack(*head[1:5])
-            _write_aborted(out, head.aborted_transactions, style)
-            if version >= 11:
-                out += _NO_PREFERRED_REPLICA
-            style.write_bytes_length(out, head.records_bytes)
-            out = bytearray(style.no_tags)
-            if version >= 12 and (head.diverging_epoch or head.current_leader):
+            _, _, _, _, _, _, records_bytes, aborted, diverging, leader = head
+            out += pack(*head[1:last])
+            if aborted is None:
+                out += not_aborted
+            else:
+                _write_aborted(out, aborted, style)
+                out += preferred
+            style.write_bytes_length(out, records_bytes)
+            out = bytearray(no_tags)
+            if (diverging or leader) and version >= 12:
                 out = _tags_of(head)
             pieces.append(out)
         out += style.no_tags
@@ -295,10 +301,7 @@ def _tags_of(head: PartitionHead) -> bytearray:
     return bytearray(bytes([len(tags)]) + b"".join(tags))
 
 
-def _write_aborted(out: bytearray, aborted: Sequence[tuple[int, int]] | None, style: Style) -> None:
-    if aborted is None:
-        style.write_count(out, -1)
-        return
+def _write_aborted(out: bytearray, aborted: Sequence[tuple[int, int]], style: Style) -> None:
     style.write_count(out, len(aborted))
     for producer_id, first_offset in aborted:
         out += _ABORTED.pack(producer_id, first_offset)

@@ -22,6 +22,7 @@ class Style(NamedTuple):
     write_count: Callable[[bytearray, int], None]
     write_bytes_length: Callable[[bytearray, int], None]  # -1 for null
     no_tags: bytes
+    null_array: bytes
 
     def read_text(self, buffer: Buffer, position: int) -> tuple[str, int]:
         """A string that must not be null."""
@@ -65,6 +66,7 @@ PLAIN = Style(
     wire.write_count,
     wire.write_count,  # both are an i32
     b"",
+    b"\xff\xff\xff\xff",
 )
 COMPACT = Style(
     wire.read_compact_string,
@@ -74,5 +76,6 @@ COMPACT = Style(
     wire.write_compact_string,
     wire.write_compact_count,
     wire.write_compact_count,  # both are a uvarint of n + 1
+    b"\x00",
     b"\x00",
 )
