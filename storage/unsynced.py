@@ -1,9 +1,11 @@
 """What of a log is not yet known to be on the disk, and up to which offset everything is.
 
 The owner's thread marks what it has written; the thread that flushes takes the marks first and syncs then. So whatever
-is written between any two of its lines is either synced with the rest, or still marked for the next flush.
+is written between any two of its lines is either synced with the rest, or still marked for the next flush. Appends
+only set marks, and take no lock; the list of sealed segments, which both threads make anew, has one.
 """
 
+import threading
 from typing import NamedTuple
 
 from pylog.storage.segment import Segment
@@ -21,12 +23,13 @@ class Taken(NamedTuple):
 
 
 class Unsynced:
-    __slots__ = ("active", "flushed_offset", "names", "recovery_point", "sealed", "since_ms")
+    __slots__ = ("_listing", "active", "flushed_offset", "names", "recovery_point", "sealed", "since_ms")
 
     def __init__(self, segments: Segments, *, trusted: bool, recovery_point: int) -> None:
         """Of a log that was just opened. Unless all of it is `trusted`, what is behind its recovery point is not."""
         end_offset = segments.active.next_offset
         self.active = self.names = not trusted
+        self._listing = threading.Lock()
         self.sealed: list[Segment] = []
         self.recovery_point = end_offset
         if not trusted:
@@ -37,13 +40,15 @@ class Unsynced:
 
     def seal(self, segment: Segment) -> None:
         """The active one, before there is another."""
-        self.sealed = [*self.sealed, segment]  # no append: a flush may have taken the list
+        with self._listing:
+            self.sealed = [*self.sealed, segment]
         self.names = self.active = True
 
     def keep(self, segments: Segments) -> None:
         """Those that were sealed and are not among these any more need no sync."""
-        kept = set(segments)
-        self.sealed = [segment for segment in self.sealed if segment in kept and segment is not segments.active]
+        kept = {segment for segment in segments if segment is not segments.active}
+        with self._listing:
+            self.sealed = [segment for segment in self.sealed if segment in kept]
 
     def take(self, segments: Segments) -> Taken:
         """First the end, then the marks, then what is marked: an append moves the end, then marks it. First the active
@@ -53,12 +58,14 @@ class Unsynced:
         active_changed, self.active = self.active or end_offset != self.flushed_offset, False
         names, self.names = self.names, False
         active = segments.active
-        sealed, self.sealed = self.sealed, []
+        with self._listing:
+            sealed, self.sealed = self.sealed, []
         return Taken(end_offset, active, active_changed, names, sealed)
 
     def put_back(self, taken: Taken, now_ms: int) -> None:
         """Nothing of it was synced."""
-        self.sealed = [*taken.sealed, *self.sealed]
+        with self._listing:
+            self.sealed = [*taken.sealed, *self.sealed]
         self.active = self.names = True
         self.since_ms = now_ms
 
