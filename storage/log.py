@@ -472,8 +472,8 @@ class PartitionLog:
 
     def fail_swap(self, error: Exception) -> None:
         """The files may be half replaced: only the next start can tell."""
+        self._condition.fail(error)  # first: the owner may be about to change something
         self._segments.are_swapping = False
-        self._condition.fail(error)
 
     # -- deleting, at the end
 
