@@ -24,9 +24,7 @@ class RecoveredEpochs:
         path = directory / FILE_NAME
         stored: LeaderEpochs | None = None
         size_bytes = sizes.get(FILE_NAME, 0)
-        if (
-            size_bytes
-        ):  # else there is none, or one of no bytes: a crash can leave that of a new one that was not synced
+        if size_bytes:  # of a new file that was not synced, a crash can leave no bytes
             data = files.read_at(path, 0, size_bytes)
             try:
                 stored = LeaderEpochs.decode(data, path)

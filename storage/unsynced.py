@@ -63,7 +63,7 @@ class Unsynced:
         return Taken(end_offset, active, active_changed, names, sealed)
 
     def put_back(self, taken: Taken, now_ms: int) -> None:
-        """Nothing of it was synced."""
+        """Not all of it could be synced, and none of it was lost."""
         with self._listing:
             self.sealed = [*taken.sealed, *self.sealed]
         self.active = self.names = True
