@@ -107,12 +107,14 @@ def append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -
         )
     except EXPECTED as error:
         return _refused(topic, index, error)
-    return _flushed(broker, partition, result) if partition.flush_is_due else result
+    if partition.flush_is_due:  # which begins now, whoever waits for it
+        return asyncio.ensure_future(_flushed(broker.flush(partition), result))
+    return result
 
 
-async def _flushed(broker: "Broker", partition: Partition, result: ProducedPartition) -> ProducedPartition:
+async def _flushed(flushing: Awaitable[None], result: ProducedPartition) -> ProducedPartition:
     try:
-        await broker.flush(partition)
+        await flushing
     except EXPECTED as error:
         return _refused(result.topic, result.partition, error)
     return result
@@ -124,14 +126,14 @@ def _in_turn(
     partition: Partition,
     records: bytearray,
     demands: Demands | None,
-) -> "asyncio.Task[ProducedPartition]":
+) -> "asyncio.Future[ProducedPartition]":
     loop = asyncio.get_running_loop()
     before, turn = partition.turn, loop.create_future()
     partition.turn = turn
     task = loop.create_task(_append_in_turn(broker, place, partition, records, demands, before, turn))
     broker.appends.add(task)
     task.add_done_callback(broker.appends.discard)
-    return task
+    return asyncio.shield(task)  # whoever waits for it
 
 
 async def _append_in_turn(
@@ -164,7 +166,7 @@ async def _append_in_turn(
         if partition.turn is turn:
             partition.turn = None
         turn.set_result(None)
-    return await _flushed(broker, partition, result) if partition.flush_is_due else result
+    return await _flushed(broker.flush(partition), result) if partition.flush_is_due else result
 
 
 def _appended(topic: TopicKey, index: int, partition: Partition, records: bytearray | memoryview) -> ProducedPartition:

@@ -9,6 +9,7 @@ import pytest
 
 from pylog.broker_lite.api import Request
 from pylog.broker_lite.apis import produce as produce_api
+from pylog.broker_lite.connection import Unheard
 from pylog.broker_lite.errors import ERROR_CODE
 from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol import produce
@@ -405,16 +406,43 @@ def test_a_batch_that_was_looked_at_waits_for_the_disk_where_it_must(files):
     assert on(on(files, work, crash=True), look) == 2_000
 
 
-def test_a_client_that_goes_while_its_batch_is_looked_at_has_sent_nothing(files):
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_batch_is_written_though_its_client_goes_while_it_is_looked_at(files, acks):
     async def work(broker):
         await broker.create_topic("t", 1, {"cleanup.policy": "compact"})
         with busy_checker() as checker:
-            answer = asyncio.create_task(produce_one(broker, "t", LARGE))
+            answer = asyncio.create_task(produce_all(broker, [ProducePartition("t", 0, LARGE)], acks=acks))
             await turns()
             answer.cancel()
+            await turns()
+            assert answer.cancelled()
             checker.set()
-        await turns()
-        assert answer.cancelled()
-        assert (await produce_one(broker, "t", LARGE)).base_offset == 0
+            assert (await produce_one(broker, "t", batch_of())).base_offset == 2_000
+
+    on(files, work)
+
+
+def test_a_stop_waits_for_the_batches_that_are_looked_at(files):
+    async def write(broker):
+        await broker.create_topic("t", 1, {"cleanup.policy": "compact"})
+        with busy_checker():
+            answer = asyncio.create_task(produce_all(broker, [ProducePartition("t", 0, LARGE)], acks=0))
+            await turns()
+            answer.cancel()
+
+    async def look(broker):
+        return broker.partition("t", 0).log.log_end_offset
+
+    on(files, write)
+    assert on(files, look) == 2_000
+
+
+def test_an_error_that_nobody_hears_closes_the_connection(files):
+    async def work(broker):
+        await broker.create_topic("t", 1)
+        wanted = [ProducePartition("t", 0, batch_of()), ProducePartition("nowhere", 0, batch_of())]
+        with pytest.raises(Unheard, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await produce_all(broker, wanted, acks=0)
+        assert broker.partition("t", 0).log.log_end_offset == 1
 
     on(files, work)
