@@ -16,7 +16,6 @@ from benchmarks.storage_logs import batch_of
 from pylog.broker_lite.protocol import find_coordinator, join_group, offset_commit, produce, sync_group
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.batch import read_header
-from tests.support.wire_requests import ask
 
 VALUE_BYTES = 100
 PARTITION_COUNTS = (1, 1_000)
@@ -124,7 +123,7 @@ def _over_groups(broker: RunningBroker, groups: int, commits: int) -> Figures:
         broker.topic(f"groups-{next(_numbers)}", partitions=1) as topic,
         raw_client.connections(broker.bootstrap_servers, groups) as opened,
     ):
-        frames = [_commit_of_a_member(broker.bootstrap_servers, f"{topic}-{number}", topic) for number in range(groups)]
+        frames = [_commit_of_a_member(one, f"{topic}-{number}", topic) for number, one in enumerate(opened)]
         return _driven(broker, opened, frames, commits, _check_commit)
 
 
@@ -150,20 +149,20 @@ def _driven(
     }
 
 
-def _commit_of_a_member(servers: str, group: str, topic: str) -> bytes:
-    """Joins the group as its only member, who may then use any connection; the frame of a commit of it."""
+def _commit_of_a_member(connection: socket, group: str, topic: str) -> bytes:
+    """Joins the group as its only member; the frame of a commit of it."""
     find = find_coordinator.FindCoordinatorRequest(group)
-    _until_ready(lambda: ask(servers, find_coordinator.SPEC, find, _FIND_VERSION))
+    _until_ready(lambda: raw_client.ask(connection, find_coordinator.SPEC, find, _FIND_VERSION))
     protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
 
     def join(member_id: str) -> Any:
         asked = join_group.JoinGroupRequest(group, 60_000, 60_000, member_id, None, "consumer", protocols)
-        return _until_ready(lambda: ask(servers, join_group.SPEC, asked, _JOIN_VERSION))
+        return _until_ready(lambda: raw_client.ask(connection, join_group.SPEC, asked, _JOIN_VERSION))
 
     joined = join(join("").member_id)  # the first time it is told its id
     given = [sync_group.SyncGroupRequestAssignment(joined.member_id, b"")]
     asked = sync_group.SyncGroupRequest(group, joined.generation_id, joined.member_id, assignments=given)
-    synced = ask(servers, sync_group.SPEC, asked, _SYNC_VERSION)
+    synced = raw_client.ask(connection, sync_group.SPEC, asked, _SYNC_VERSION)
     if joined.error_code or synced.error_code:
         raise RuntimeError(f"{group}: join {joined.error_code}, sync {synced.error_code}")
     place = offset_commit.OffsetCommitRequestPartition(0, 1, committed_metadata="")
@@ -173,10 +172,10 @@ def _commit_of_a_member(servers: str, group: str, topic: str) -> bytes:
     return raw_client.frame(offset_commit.SPEC, _COMMIT_VERSION, body)
 
 
-def _until_ready(asked: Callable[[], Any]) -> Any:
+def _until_ready(ask: Callable[[], Any]) -> Any:
     """Apache Kafka makes the topic of its groups when it is first asked, and then takes a while."""
     deadline = time.monotonic() + READY_SECONDS_MAX
-    while (answer := asked()).error_code in _NOT_READY:
+    while (answer := ask()).error_code in _NOT_READY:
         if time.monotonic() > deadline:
             raise RuntimeError(f"no coordinator in {READY_SECONDS_MAX} s")
         time.sleep(0.1)

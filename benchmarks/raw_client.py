@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pylog.broker_lite.protocol import framing
 from pylog.broker_lite.protocol.spec import Api
@@ -73,7 +73,7 @@ def drive(opened: Sequence[socket.socket], frames: Sequence[bytes], count: int) 
                 raise RuntimeError(f"{len(latencies_ms)} of {count} answers came, then none")
             for key, _ in ready:
                 index, connection = key.data, opened[key.data]
-                answers[index] = _read_answer(connection)
+                answers[index] = read_answer(connection)
                 now = time.perf_counter()
                 latencies_ms.append((now - sent_at[index]) * 1000)
                 if left:
@@ -83,7 +83,13 @@ def drive(opened: Sequence[socket.socket], frames: Sequence[bytes], count: int) 
         return Driven(time.perf_counter() - began, latencies_ms, answers)
 
 
-def _read_answer(connection: socket.socket) -> bytes:
+def ask(connection: socket.socket, api: Any, request: Any, version: int) -> Any:
+    """One request of an API whose messages are declared, and its decoded answer."""
+    connection.sendall(frame(api, version, api.encode_request(request, version)))
+    return api.decode_response(body_of(api, version, read_answer(connection)), version)
+
+
+def read_answer(connection: socket.socket) -> bytes:
     """Small answers come whole: one call reads them."""
     data = connection.recv(1 << 16)
     while len(data) < _SIZE.size or len(data) < _SIZE.size + _SIZE.unpack_from(data)[0]:
