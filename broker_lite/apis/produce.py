@@ -92,8 +92,10 @@ def append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"min.insync.replicas={config.min_insync_replicas}; the one replica of this partition is in sync.",
             )
-        records, latest_ms = _checked(asked, version, config.message_bytes_max)
+        records, codec, latest_ms = _checked(asked, version, config.message_bytes_max)
         demands = partition.demands
+        if demands is not None and demands.codec == codec and not demands.keys:
+            demands = None
         if not config.log.log_append_time:
             now_ms = broker.now_ms()
             before_ms, after_ms = config.timestamp_before_ms_max, config.timestamp_after_ms_max
@@ -190,9 +192,9 @@ def _refused(topic: TopicKey, index: int, error: Exception) -> ProducedPartition
     return ProducedPartition(topic, index, code, error_message=text, record_errors=records)
 
 
-def _checked(asked: ProducePartition, version: int, bytes_max: int) -> tuple[memoryview, int]:
-    """What the log does not check: one batch, of a size, codec and kind that a client may send. And the batch's latest
-    timestamp, by its own words."""
+def _checked(asked: ProducePartition, version: int, bytes_max: int) -> tuple[memoryview, int, int]:
+    """What the log does not check: one batch, of a size, codec and kind that a client may send. And the batch's codec
+    and latest timestamp, by its own words."""
     records = asked.records
     if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:
         raise RequestError(
@@ -220,7 +222,7 @@ def _checked(asked: ProducePartition, version: int, bytes_max: int) -> tuple[mem
         if attributes & CONTROL:
             raise RequestError(ErrorCode.INVALID_RECORD, "Control batches are written by the broker alone.")
         raise RequestError(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported yet.")
-    return records, latest_ms
+    return records, attributes & CODEC_MASK, latest_ms
 
 
 API = Api(produce.SPEC, answer)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -425,10 +426,10 @@ def test_a_batch_is_written_though_its_client_goes_while_it_is_looked_at(files, 
 def test_a_stop_waits_for_the_batches_that_are_looked_at(files):
     async def write(broker):
         await broker.create_topic("t", 1, {"cleanup.policy": "compact"})
-        with busy_checker():
-            answer = asyncio.create_task(produce_all(broker, [ProducePartition("t", 0, LARGE)], acks=0))
-            await turns()
-            answer.cancel()
+        produce_api._checker.submit(time.sleep, 0.3)
+        answer = asyncio.create_task(produce_all(broker, [ProducePartition("t", 0, LARGE)], acks=0))
+        await turns()
+        answer.cancel()
 
     async def look(broker):
         return broker.partition("t", 0).log.log_end_offset
