@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import pylog.broker_lite.protocol as protocol
+from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.broker_lite.protocol.spec import NEVER_FLEXIBLE, Api, ApiSpec
 from pylog.broker_lite.protocol.wire import MalformedFrame
+from tests.broker_lite.protocol import test_produce_fetch
 from tests.support.protocol_messages import (
     KafkaPythonCodec,
     KioCodec,
@@ -112,6 +114,12 @@ def test_every_api_has_a_name_and_key_of_its_own_and_a_range() -> None:
     assert len({spec.name for spec in APIS}) == len({spec.key for spec in APIS}) == len(APIS) >= 11
     for spec in APIS:
         assert 0 <= spec.version_min <= spec.version_max
+
+
+def test_every_api_of_the_broker_is_looked_at_here_or_with_those_that_are_coded_by_hand() -> None:
+    by_hand = [side.spec for side in test_produce_fetch.SIDES]
+    judged = {spec.key: spec for spec in [*SPECS, *by_hand]}
+    assert {key: api.spec for key, api in API_BY_KEY.items()} == {key: judged[key] for key in API_BY_KEY}
 
 
 def test_every_api_module_says_its_key_and_what_its_versions_changed() -> None:

@@ -353,6 +353,25 @@ def test_a_broker_may_name_the_new_leader(version: int) -> None:
     assert produce.decode_response(bytes(theirs.encode()), version) == [ProducedPartition("t", 3, 6)]
 
 
+@pytest.mark.parametrize("version", range(12, fetch.SPEC.version_max + 1))
+def test_a_reader_may_be_told_of_another_leader_and_of_what_it_has_too_much(version: int) -> None:
+    from kafka.protocol.consumer import FetchResponse as Theirs
+
+    topic: Any = IDS[1] if version >= fetch.IDS_SINCE else "t"
+    heads = [
+        PartitionHead(topic, 0, 0, 9, 9, 0, diverging_epoch=(3, 1 << 40)),
+        PartitionHead(topic, 1, 74, -1, -1, -1, current_leader=(1, 7)),
+        PartitionHead(topic, 2, 74, -1, -1, -1, diverging_epoch=(3, 4), current_leader=(1, 7)),
+    ]
+    body = b"".join(map(bytes, fetch.encode_response_pieces(heads, version)))
+    found = Theirs.decode(body, version=version).responses[0].partitions
+    diverging = [one.diverging_epoch and (one.diverging_epoch.epoch, one.diverging_epoch.end_offset) for one in found]
+    leaders = [one.current_leader and (one.current_leader.leader_id, one.current_leader.leader_epoch) for one in found]
+    assert diverging == [(3, 1 << 40), None, (3, 4)]
+    assert leaders == [None, (1, 7), (1, 7)]
+    assert [one.partition for one in fetch.decode_response(body, version).partitions] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     "body",
     [
