@@ -1,4 +1,4 @@
-"""More rows for the test of every version: what tells of partitions, and cuts them short."""
+"""More rows for the test of every version: partitions and options, told of and changed."""
 
 import socket
 from collections.abc import Callable
@@ -99,11 +99,87 @@ def describe_topic_partitions(connection: socket.socket, version: int) -> None:
     assert answered.next_cursor is None
 
 
+TOPIC_RESOURCE = 2
+
+
+def _configured(connection: socket.socket, name: str, option: str) -> str:
+    theirs = admin.DescribeConfigsRequest.DescribeConfigsResource
+    resource = theirs(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=[option], version=4)
+    request = admin.DescribeConfigsRequest(resources=[resource], version=4)
+    (result,) = ask(connection, request, admin.DescribeConfigsResponse, 4).results
+    value: str = result.configs[0].value
+    return value
+
+
+def describe_configs(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"described-{version}")
+    theirs = admin.DescribeConfigsRequest.DescribeConfigsResource
+    resource = theirs(
+        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=["retention.ms"], version=version
+    )
+    request = admin.DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=True, version=version
+    )
+    (result,) = ask(connection, request, admin.DescribeConfigsResponse, version).results
+    assert (result.error_code, result.resource_name) == (0, name)
+    assert [(one.name, one.read_only) for one in result.configs] == [("retention.ms", False)]
+
+
+def alter_configs(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"altered-{version}")
+    theirs = admin.AlterConfigsRequest.AlterConfigsResource
+    config = theirs.AlterableConfig(name="retention.ms", value=str(version + 5), version=version)
+    resource = theirs(resource_type=TOPIC_RESOURCE, resource_name=name, configs=[config], version=version)
+    request = admin.AlterConfigsRequest(resources=[resource], validate_only=False, version=version)
+    (result,) = ask(connection, request, admin.AlterConfigsResponse, version).responses
+    assert (result.error_code, result.resource_name) == (0, name)
+    assert _configured(connection, name, "retention.ms") == str(version + 5)
+
+
+def incremental_alter_configs(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"changed-{version}")
+    theirs = admin.IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = theirs.AlterableConfig(name="retention.ms", config_operation=0, value=str(version + 5), version=version)
+    resource = theirs(resource_type=TOPIC_RESOURCE, resource_name=name, configs=[config], version=version)
+    request = admin.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False, version=version)
+    (result,) = ask(connection, request, admin.IncrementalAlterConfigsResponse, version).responses
+    assert (result.error_code, result.resource_name) == (0, name)
+    assert _configured(connection, name, "retention.ms") == str(version + 5)
+
+
+def create_partitions(connection: socket.socket, version: int) -> None:
+    name = _topic_with_two_records(connection, f"grown-{version}")
+    theirs = admin.CreatePartitionsRequest.CreatePartitionsTopic
+    for count, code in ((3, 0), (2, 37)):
+        topic = theirs(name=name, count=count, assignments=None, version=version)
+        request = admin.CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False, version=version)
+        (result,) = ask(connection, request, admin.CreatePartitionsResponse, version).results
+        assert (result.name, result.error_code) == (name, code)
+
+
+def list_config_resources(connection: socket.socket, version: int) -> None:
+    kinds = {"resource_types": [TOPIC_RESOURCE]} if version >= 1 else {}
+    answered = ask(
+        connection,
+        admin.ListConfigResourcesRequest(**kinds, version=version),
+        admin.ListConfigResourcesResponse,
+        version,
+    )
+    assert answered.error_code == 0
+    names = {one.resource_name for one in answered.config_resources}
+    assert ("versions" in names) == (version >= 1)
+
+
 MORE: dict[int, Callable[[socket.socket, int], None]] = {
     21: delete_records,
     23: offset_for_leader_epoch,
     35: describe_log_dirs,
     60: describe_cluster,
     61: describe_producers,
+    32: describe_configs,
+    33: alter_configs,
+    37: create_partitions,
+    44: incremental_alter_configs,
+    74: list_config_resources,
     75: describe_topic_partitions,
 }
