@@ -1,6 +1,7 @@
 """Options that change while the broker runs: in force for the next append, round or fetch, and after a restart."""
 
 import asyncio
+import copy
 import errno
 
 import pytest
@@ -10,13 +11,16 @@ from pylog.broker_lite.config import ConfigError
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol import (
+    alter_configs,
     create_partitions,
     create_topics,
     delete_topics,
+    incremental_alter_configs,
     list_config_resources,
     metadata,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.incremental_alter_configs import SET
 from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE as BROKER
 from pylog.broker_lite.protocol.metadata_records import TOPIC_RESOURCE as TOPIC
 from pylog.storage.records import Record, encode_batch
@@ -157,6 +161,65 @@ def test_changes_are_there_after_a_crash_and_so_are_those_that_were_taken_back(f
 
     on(files, change, crash=True)
     on(files, look)
+
+
+def topics_of(names):
+    wanted = [create_topics.CreatableTopic(name, 1, 1, [], []) for name in names]
+    return create_topics.SPEC, create_topics.CreateTopicsRequest(wanted)
+
+
+def more_partitions():
+    wanted = [create_partitions.CreatePartitionsTopic("t", 3, None)]
+    return create_partitions.SPEC, create_partitions.CreatePartitionsRequest(wanted, 9999)
+
+
+def one_less():
+    wanted = [delete_topics.DeleteTopicState("u")]
+    return delete_topics.SPEC, delete_topics.DeleteTopicsRequest(wanted, timeout_ms=9999)
+
+
+def option():
+    config = incremental_alter_configs.IncrementalAlterableConfig("flush.ms", SET, "5")
+    resource = incremental_alter_configs.IncrementalAlterConfigsResource(TOPIC, "t", [config])
+    return incremental_alter_configs.SPEC, incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+
+
+def option_of_brokers():
+    resource = alter_configs.AlterConfigsResource(BROKER, ALL, [alter_configs.AlterableConfig("log.roll.ms", "5")])
+    return alter_configs.SPEC, alter_configs.AlterConfigsRequest([resource])
+
+
+def seen(broker):
+    topics = broker.topics
+    shown = {name: (topic.partition_count, topic.overrides) for name, topic in topics.by_name.items()}
+    return copy.deepcopy((shown, topics.broker_overrides))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(topics_of("ab"), id="topics"),
+        pytest.param(more_partitions(), id="partitions"),
+        pytest.param(one_less(), id="deletion"),
+        pytest.param(option(), id="an option of a topic"),
+        pytest.param(option_of_brokers(), id="an option of brokers"),
+    ],
+)
+def test_what_was_answered_is_there_after_a_power_cut(files, asked):
+    async def work(broker):
+        for topic in "tu":
+            await broker.create_topic(topic, 1)
+        before = seen(broker)
+        await api(broker, *asked)
+        after = seen(broker)
+        assert after != before
+        return after, files.after_machine_crash(None)
+
+    async def look(broker):
+        return seen(broker)
+
+    after, left = on(files, work, crash=True)
+    assert on(left, look) == after
 
 
 def test_an_option_that_changes_while_its_topic_is_made_counts(files):
