@@ -5,7 +5,7 @@ Each group of cases has brokers of its own, so that memory is that of the group'
 
 from collections.abc import Callable
 
-from benchmarks import broker_consume, broker_growth, broker_latency, broker_produce, broker_start
+from benchmarks import broker_consume, broker_growth, broker_heartbeats, broker_latency, broker_produce, broker_start
 from benchmarks.harness import Case, Options, Outcome, Result, measure
 from benchmarks.peers import RunningBroker, brokers
 from tests.support.jars import kafka_classpath
@@ -17,6 +17,7 @@ GROUPS: tuple[Callable[[list[RunningBroker], Options], list[Case]], ...] = (
     broker_produce.cases,
     broker_consume.cases,
     broker_latency.cases,
+    broker_heartbeats.cases,
     *broker_growth.CASES,
 )
 

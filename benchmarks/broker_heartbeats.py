@@ -5,6 +5,7 @@ Reader, writer and member are processes of their own, so that none of them waits
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -41,7 +42,7 @@ HEARTBEAT_EVERY_SECONDS = 0.005
 PRODUCE_VERSION, FETCH_VERSION, JOIN_VERSION = 7, 11, 5
 
 _numbers = count()
-_cold_topics: dict[str, str] = {}  # by broker: filled once, made cold for every round
+_cold_topics: dict[int, str] = {}  # by broker process: filled once, made cold for every round
 
 
 def cases(running: list[RunningBroker], options: Options) -> list[Case]:
@@ -120,7 +121,7 @@ def _coordinator_ready(connection: object, group: str) -> None:
 
 
 def _cold_topic(broker: RunningBroker, size_bytes: int) -> str:
-    if broker.name not in _cold_topics:
+    if broker.pid not in _cold_topics:
         topic = f"cold-{next(_numbers)}"
         broker.create_topic(topic, 1)
         with connections(broker.bootstrap_servers, 1) as (connection,):
@@ -128,8 +129,8 @@ def _cold_topic(broker: RunningBroker, size_bytes: int) -> str:
             for _ in range(size_bytes // BATCH_BYTES):
                 connection.sendall(request)
                 _check_produced(read_answer(connection))
-        _cold_topics[broker.name] = topic
-    return _cold_topics[broker.name]
+        _cold_topics[broker.pid] = topic
+    return _cold_topics[broker.pid]
 
 
 def _make_cold(broker: RunningBroker, topic: str) -> None:
@@ -201,9 +202,7 @@ def _write(bootstrap_servers: str, topic: str) -> None:
     """Until it is told to stop, one after the other."""
     written, began = 0, time.perf_counter()
     request = _produce(topic, SYNCED_BYTES)
-    stopped = []
-    import signal
-
+    stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     with connections(bootstrap_servers, 1) as (connection,):
         while not stopped:

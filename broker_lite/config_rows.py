@@ -94,7 +94,7 @@ BROKER_ROWS = (
         Kind.INT,
         INT32_MAX,
         at_least(0),
-        "The most connections at a time; one more is closed.",
+        "The most connections at a time; new ones wait until others go.",
         dynamic=True,
     ),
     Row(
@@ -102,7 +102,7 @@ BROKER_ROWS = (
         Kind.INT,
         INT32_MAX,
         at_least(0),
-        "The most connections from one address at a time.",
+        "The most connections from one address at a time; one more is closed.",
         dynamic=True,
     ),
     Row(

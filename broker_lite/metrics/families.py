@@ -74,8 +74,7 @@ CONNECTIONS = _gauge("pylog_connections", "Open connections of clients.")
 CONNECTIONS_MADE = _counter("pylog_connections_made_total", "Connections that were accepted.")
 CONNECTIONS_REFUSED = _counter(
     "pylog_connections_refused_total",
-    "Connections closed at once because there were too many: in all (max.connections) or from one address "
-    "(max.connections.per.ip).",
+    "Connections closed at once because there were too many from one address (max.connections.per.ip).",
 )
 CONNECTIONS_IDLE_CLOSED = _counter(
     "pylog_connections_idle_closed_total", "Connections closed after connections.max.idle.ms."

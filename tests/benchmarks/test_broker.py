@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import pylog
-from benchmarks import broker, broker_growth, kafka_tools
+from benchmarks import broker, broker_growth, broker_heartbeats, kafka_tools
 from benchmarks.harness import Case, Options, measure
 from benchmarks.kafka_tools import Latency, Load, Sent
 from benchmarks.peers import MemoryPeak, RunningBroker, _running, memory_mb
@@ -99,10 +99,18 @@ def test_many_connections_are_driven_and_what_they_did_is_checked(
     assert min(figures[one.name] for one in case.measures if one is not broker_growth.REQUEST_CPU) > 0
 
 
+def test_heartbeats_are_answered_while_a_cold_log_is_read_and_another_synced(running: RunningBroker) -> None:
+    (result,) = measure(broker_heartbeats.cases([running], Options(1, scale=0.01)), rounds=1)
+    assert not result.failures
+    (figures,) = result.figures["pylog"].values()
+    assert figures.keys() == {one.name for one in result.case.measures}
+    assert min(figures.values()) > 0
+
+
 def test_the_most_memory_is_at_least_what_there_is_at_the_end(running: RunningBroker) -> None:
     with MemoryPeak(running.pid) as memory:
         assert memory.most_mb() >= memory_mb(running.pid) - 5
 
 
 def test_every_growth_has_brokers_of_its_own() -> None:
-    assert len(broker.GROUPS) == len(set(broker.GROUPS)) == 3 + 6
+    assert len(broker.GROUPS) == len(set(broker.GROUPS)) == 4 + 6
