@@ -17,6 +17,7 @@ pytestmark = pytest.mark.connector
 
 NOW_MS = 1_700_000_000_000
 STREAM_SECONDS_MAX = 120
+KEPT = {"retention.ms": "-1"}  # though the records are old
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_batch_has_the_records_between_its_offsets(
     options: dict[str, str],
     wanted: dict[int, range],
 ) -> None:
-    topic = new_topic(partitions=2)
+    topic = new_topic(partitions=2, **KEPT)
     produce_at(topic, 0, 10)
     produce_at(topic, 1, 5)
     chosen = {name: value.replace('"T"', f'"{topic}"') for name, value in options.items()}
@@ -89,7 +90,7 @@ def test_topics_are_chosen_by_pattern_and_by_partition(
     produce_at: Callable[..., None],
     how: str,
 ) -> None:
-    topic = new_topic(partitions=2)
+    topic = new_topic(partitions=2, **KEPT)
     produce_at(topic, 0, 3)
     produce_at(topic, 1, 4)
     choice = f"{topic[:-2]}.." if how == "subscribePattern" else json.dumps({topic: [1]})
@@ -107,7 +108,7 @@ def test_a_stream_reads_what_a_stream_writes_and_goes_on_behind_its_checkpoint(
     read: "Callable[..., DataFrame]",
     tmp_path: Path,
 ) -> None:
-    source, sink = new_topic(partitions=3), new_topic(partitions=2)
+    source, sink = new_topic(partitions=3), new_topic(partitions=2, **KEPT)
     servers = {"kafka.bootstrap.servers": bootstrap_servers}
 
     def run() -> Any:
@@ -145,7 +146,7 @@ def test_a_stream_reads_what_a_stream_writes_and_goes_on_behind_its_checkpoint(
 def test_a_stream_waits_for_records_and_sees_those_that_come(
     spark_kafka: "SparkSession", bootstrap_servers: str, new_topic: Callable[..., str], produce_at: Callable[..., None]
 ) -> None:
-    topic = new_topic(partitions=2)
+    topic = new_topic(partitions=2, **KEPT)
     name = topic.replace("-", "_")
     query = (
         spark_kafka.readStream.format("kafka")
