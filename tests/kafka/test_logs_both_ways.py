@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,19 @@ from typing import Any
 import pytest
 
 import pylog
-from pylog.broker_lite.protocol import consumer_offsets, metadata_records
+from pylog.broker_lite.protocol import (
+    consumer_offsets,
+    create_partitions,
+    incremental_alter_configs,
+    metadata_records,
+)
 from pylog.broker_lite.protocol.consumer_offsets import OffsetCommitKey
+from pylog.broker_lite.protocol.incremental_alter_configs import APPEND, DELETE, SET
 from pylog.broker_lite.protocol.metadata_records import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
     ConfigRecord,
+    MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
@@ -24,12 +34,32 @@ from pylog.storage.records import Record, decode_batch
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.foreign_clients import CLIENTS, ForeignRecord, Refused
 from tests.support.java_tools import DUMP_LOG_SEGMENTS, run_kafka_tool
+from tests.support.wire_requests import ask
 
 pytestmark = pytest.mark.kafka
 
 FIRST_SEGMENT = "00000000000000000000.log"
 RECORD = ForeignRecord(b"k", b"v" * 100, (), 1_700_000_000_000)
 KNOWN_KINDS = (2, 3, 4, 9, 15)
+SET_BY_KAFKA = {("", "min.insync.replicas")}  # when it is formatted
+
+
+def configure(servers: str) -> None:
+    """Options are changed and given back, and a topic grows."""
+    wanted = [create_partitions.CreatePartitionsTopic("kept", 3, None)]
+    ask(servers, create_partitions.SPEC, create_partitions.CreatePartitionsRequest(wanted, 30_000))
+    for kind, name, option, operation, value in (
+        (TOPIC_RESOURCE, "kept", "cleanup.policy", APPEND, "compact"),
+        (TOPIC_RESOURCE, "kept", "max.message.bytes", DELETE, None),
+        (BROKER_RESOURCE, "", "log.roll.ms", SET, "90000"),
+        (BROKER_RESOURCE, "1", "log.roll.ms", SET, "80000"),
+        (BROKER_RESOURCE, "1", "log.roll.ms", DELETE, None),
+    ):
+        config = incremental_alter_configs.IncrementalAlterableConfig(option, operation, value)
+        resource = incremental_alter_configs.IncrementalAlterConfigsResource(kind, name, [config])
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+        (answer,) = ask(servers, incremental_alter_configs.SPEC, request).responses
+        assert answer.error_code == 0
 
 
 def use(servers: str) -> None:
@@ -38,6 +68,7 @@ def use(servers: str) -> None:
     client.create_topic(servers, "kept", 2, config={"max.message.bytes": "5000"})
     client.create_topic(servers, "gone", 1)
     client.delete_topic(servers, "gone")
+    configure(servers)
     client.produce(servers, "kept", [RECORD])  # idempotent: it takes a producer id
     for _ in range(30):
         try:
@@ -81,8 +112,15 @@ def test_kafka_reads_our_metadata_log(pylog_data: Path) -> None:
     }
     assert [one["data"]["name"] for one in found if one["type"] == "TOPIC_RECORD"][:2] == ["kept", "gone"]
     configs = [one["data"] for one in found if one["type"] == "CONFIG_RECORD"]
-    assert [(one["name"], one["value"]) for one in configs if one["resourceName"] == "kept"] == [
-        ("max.message.bytes", "5000")
+    assert [
+        (one["resourceName"], one["name"], one["value"]) for one in configs if "offsets" not in one["resourceName"]
+    ] == [
+        ("kept", "max.message.bytes", "5000"),
+        ("kept", "cleanup.policy", "delete,compact"),
+        ("kept", "max.message.bytes", None),
+        ("", "log.roll.ms", "90000"),
+        ("1", "log.roll.ms", "80000"),
+        ("1", "log.roll.ms", None),
     ]
 
 
@@ -110,6 +148,38 @@ def test_we_read_kafkas_metadata_log_and_write_the_same_bytes(kafka_data: Path) 
             assert metadata_records.encode(event, version) == record.value
             seen.add(type(event))
     assert seen == {TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord}
+
+
+def test_options_and_partitions_leave_the_records_that_kafkas_leave(pylog_data: Path, kafka_data: Path) -> None:
+    ours, kafkas = (
+        [
+            event
+            for event in decoded(data / "__cluster_metadata-0" / FIRST_SEGMENT)
+            if isinstance(event, ConfigRecord)
+            and (event.resource_name, event.name) not in SET_BY_KAFKA
+            and event.resource_name != consumer_offsets.TOPIC
+        ]
+        for data in (pylog_data, kafka_data)
+    )
+    assert ours == kafkas
+    sizes = [
+        Counter(
+            event.topic_id
+            for event in decoded(data / "__cluster_metadata-0" / FIRST_SEGMENT)
+            if isinstance(event, PartitionRecord)
+        ).most_common()
+        for data in (pylog_data, kafka_data)
+    ]
+    assert sorted(count for _, count in sizes[0]) == sorted(count for _, count in sizes[1])
+
+
+def decoded(log: Path) -> Iterator[MetadataRecord]:
+    """Of the kinds that are known here."""
+    for record in records(log):
+        assert record.value is not None
+        kind, _ = read_uvarint(record.value, 1)
+        if kind in KNOWN_KINDS:
+            yield metadata_records.decode(record.value)
 
 
 def test_we_read_kafkas_committed_offsets_where_we_would_put_them(kafka_data: Path) -> None:
