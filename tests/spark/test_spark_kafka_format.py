@@ -108,7 +108,7 @@ def test_a_stream_reads_what_a_stream_writes_and_goes_on_behind_its_checkpoint(
     read: "Callable[..., DataFrame]",
     tmp_path: Path,
 ) -> None:
-    source, sink = new_topic(partitions=3), new_topic(partitions=2, **KEPT)
+    source, sink = new_topic(partitions=3), new_topic(partitions=2)
     servers = {"kafka.bootstrap.servers": bootstrap_servers}
 
     def run() -> Any:
