@@ -1,7 +1,6 @@
 """What is asked of batches before they are appended, and the offsets that they get. Touches no file."""
 
 import struct
-from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -36,11 +35,7 @@ _OF_A_PRODUCER = CODEC_MASK | DELETE_HORIZON
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and header count, a byte each
 
 
-class Sequenced(NamedTuple):
-    """A batch with a producer id, at its place; the marker of a control batch."""
-
-    header: BatchHeader
-    marker: Marker | None
+Sequenced = tuple[BatchHeader, Marker | None]  # a batch with a producer id, at its place; the marker of a control batch
 
 
 def place(
@@ -81,7 +76,7 @@ def place(
         _put_in_place(batches, position, next_offset, length, leader_epoch)
         if producer_id != NO_PRODUCER_ID:
             marker = read_marker(batches, position) if attributes & CONTROL else None
-            sequenced.append(Sequenced(batch.read_header(batches, position), marker))
+            sequenced.append((batch.read_header(batches, position), marker))
         next_offset += count
         placed.append((position, next_offset - 1, max_ms))
         if max_ms > latest_ms:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pylog.storage import swap, time_search
 from pylog.storage.age import Age
 from pylog.storage.appending import Sequenced, place
-from pylog.storage.batch import NO_TIMESTAMP
+from pylog.storage.batch import CONTROL, NO_TIMESTAMP
 from pylog.storage.condition import NO_DESCRIPTOR, Condition
 from pylog.storage.cuts import Cut
 from pylog.storage.disk import DISK
@@ -203,10 +203,12 @@ class PartitionLog:
         return _appended((base_offset, last_offset, append_time_ms, False))
 
     def _check_producers(self, sequenced: list[Sequenced]) -> Duplicate | None:
+        data = []
         for header, marker in sequenced:
             if marker is not None:
                 self.producers.check_marker(header, marker)
-        data = [header for header, _ in sequenced if not header.is_control]
+            elif not header.attributes & CONTROL:
+                data.append(header)
         return self.producers.check(data) if data else None
 
     def reconfigure(self, config: LogConfig) -> None:
