@@ -170,12 +170,12 @@ def topics_of(names):
 
 def more_partitions():
     wanted = [create_partitions.CreatePartitionsTopic("t", 3, None)]
-    return create_partitions.SPEC, create_partitions.CreatePartitionsRequest(wanted, 9999)
+    return create_partitions.SPEC, create_partitions.CreatePartitionsRequest(wanted, 60_000)
 
 
 def one_less():
     wanted = [delete_topics.DeleteTopicState("u")]
-    return delete_topics.SPEC, delete_topics.DeleteTopicsRequest(wanted, timeout_ms=9999)
+    return delete_topics.SPEC, delete_topics.DeleteTopicsRequest(wanted, timeout_ms=60_000)
 
 
 def option():
@@ -319,7 +319,7 @@ def test_new_partitions_can_be_written_at_once_and_after_a_crash(files):
         await broker.create_topic("t", 1)
         await write(broker)
         asked = create_partitions.CreatePartitionsTopic("t", 3, None)
-        answer = await api(broker, create_partitions.SPEC, create_partitions.CreatePartitionsRequest([asked], 9))
+        answer = await api(broker, create_partitions.SPEC, create_partitions.CreatePartitionsRequest([asked], 60_000))
         assert answer.results[0].error_code == ErrorCode.NONE
         assert (await produce_one(broker, "t", batch_of(), partition=2)).error_code == ErrorCode.NONE
 
