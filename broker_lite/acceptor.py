@@ -6,6 +6,7 @@ accepted for a second, and then it is tried again.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -82,9 +83,10 @@ class Acceptor:
                 self._has_told = False
                 return
             except OSError as error:
-                if error.errno not in _NO_HANDLE:
-                    raise
-                self._wait_for_handles(error)
+                if error.errno in _NO_HANDLE:
+                    self._wait_for_handles(error)
+                else:  # of that connection, says the system: the next one may be well
+                    logger.warning("a connection could not be accepted: %s", error)
                 return
             self._take(accepted, (address[0], address[1]), config["max.connections.per.ip"])
 
@@ -97,7 +99,8 @@ class Acceptor:
             return
         connections.opened(address[0])
         accepted.setblocking(False)
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # who is gone without a word is noticed
+        with contextlib.suppress(OSError):  # it may have gone already
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # who goes without a word is noticed
         opening = asyncio.get_running_loop().create_task(self._open(accepted, address))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)

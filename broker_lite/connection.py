@@ -58,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         "_end",
         "_ended",
         "_finishing",
+        "_in_sendfile",
         "_lost",
         "_peer",
         "_start",
@@ -89,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._writes_records = False  # the task: it goes on though the client has gone
         self._drained: asyncio.Future[None] | None = None
+        self._in_sendfile = False
         self._write_paused = False
         self._starved = False  # stopped reading until there is memory
         self._finishing = False  # no more is read; what has come whole is answered
@@ -316,6 +318,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             if not self._lost and not self._ended:
                 await self._send(parts)
+        except asyncio.CancelledError:  # the client has gone, or we have had enough of it
+            self._abort()
         except (ConnectionError, RuntimeError) as error:  # RuntimeError: the transport is closing
             logger.debug("%s went away: %s", self._peer, error)
             self._abort()
@@ -353,7 +357,11 @@ class Connection(asyncio.BufferedProtocol):
             count = min(end - position, _SENDFILE_BYTES_MAX)
             if not file.is_in_memory(position, count):
                 await cold.waited(file.read_ahead, position, count)
-            sent = await loop.sendfile(self._transport, file, position, count)  # type: ignore[arg-type]
+            self._in_sendfile = True
+            try:
+                sent = await loop.sendfile(self._transport, file, position, count)  # type: ignore[arg-type]
+            finally:
+                self._in_sendfile = False
             if sent != count:
                 raise OSError(f"{count - sent} bytes are missing at the end of {file.path}")
             position += count
@@ -383,8 +391,12 @@ class Connection(asyncio.BufferedProtocol):
         self._release()
 
     def abort(self) -> None:
-        self._abort()
-        self._release()
+        if self._in_sendfile and self._task is not None:  # which must be out of the socket before it is closed
+            self._ended = True
+            self._task.cancel()
+        else:
+            self._abort()
+            self._release()
 
     def _close(self, why: str) -> None:
         logger.warning("closed the connection of %s, which %s", self._peer, why)

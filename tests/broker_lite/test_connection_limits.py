@@ -9,11 +9,14 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 import pylog
 from pylog.broker_lite.connection import Answer
+from pylog.storage.disk import DISK
+from pylog.storage.log import FileSlice
 from tests.support.connected import connected
 from tests.support.wire_clients import API_VERSIONS, WireClient, eventually
 
@@ -103,6 +106,23 @@ def test_who_does_not_take_its_answer_is_idle() -> None:
     ):
         client.send(HELLO)
         assert eventually(lambda: served.on_loop(lambda: served.connections.idle_closed_count) == 1)
+
+
+def test_who_does_not_take_a_file_is_idle_and_its_descriptor_can_be_used_again(tmp_path: Path) -> None:
+    """The kernel sends it, from a coroutine that waits for the socket: that must be gone before the socket is."""
+    path = tmp_path / "log"
+    path.write_bytes(bytes(50 << 20))
+    answers = iter([[struct.pack(">i", 50 << 20), FileSlice(DISK.open(path), 0, 50 << 20)]])
+    with connected(lambda frame, host: next(answers, [HELLO]), connections_max_idle_ms=1000) as served:
+        clients = [WireClient(served.bootstrap_servers, receive_buffer_bytes=4096)]
+        clients[0].send(HELLO)
+        assert eventually(lambda: served.on_loop(lambda: served.connections.idle_closed_count) == 1)
+        assert eventually(lambda: served.on_loop(lambda: served.connections.count) == 0)
+        for _ in range(5):  # they get the same numbers
+            clients.append(WireClient(served.bootstrap_servers))
+            assert clients[-1].ask(HELLO) == b"hello"
+        for client in clients:
+            client.close()
 
 
 @contextmanager
