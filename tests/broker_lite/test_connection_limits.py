@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pylog
+from pylog.broker_lite.client import Client
 from pylog.broker_lite.connection import Answer
 from pylog.storage.disk import DISK
 from pylog.storage.log import FileSlice
@@ -23,7 +24,7 @@ from tests.support.wire_clients import API_VERSIONS, WireClient, eventually
 HELLO = struct.pack(">i", 5) + b"hello"
 
 
-def echo(frame: memoryview, host: str) -> Answer:
+def echo(frame: memoryview, client: Client) -> Answer:
     return [struct.pack(">i", len(frame)), bytes(frame)]
 
 
@@ -91,7 +92,7 @@ def test_who_waits_for_the_broker_is_not_idle() -> None:
         return [struct.pack(">i", 2), b"ok"]
 
     with (
-        connected(lambda frame, host: later(), connections_max_idle_ms=1000) as served,  # type: ignore[arg-type,return-value]
+        connected(lambda frame, client: later(), connections_max_idle_ms=1000) as served,  # type: ignore[arg-type,return-value]
         WireClient(served.bootstrap_servers) as client,
     ):
         assert client.ask(HELLO) == b"ok"
@@ -100,7 +101,7 @@ def test_who_waits_for_the_broker_is_not_idle() -> None:
 def test_who_does_not_take_its_answer_is_idle() -> None:
     with (
         connected(
-            lambda frame, host: [struct.pack(">i", 50 << 20), bytes(50 << 20)], connections_max_idle_ms=1000
+            lambda frame, client: [struct.pack(">i", 50 << 20), bytes(50 << 20)], connections_max_idle_ms=1000
         ) as served,
         WireClient(served.bootstrap_servers, receive_buffer_bytes=4096) as client,
     ):
@@ -113,7 +114,7 @@ def test_who_does_not_take_a_file_is_idle_and_its_descriptor_can_be_used_again(t
     path = tmp_path / "log"
     path.write_bytes(bytes(50 << 20))
     answers = iter([[struct.pack(">i", 50 << 20), FileSlice(DISK.open(path), 0, 50 << 20)]])
-    with connected(lambda frame, host: next(answers, [HELLO]), connections_max_idle_ms=1000) as served:
+    with connected(lambda frame, client: next(answers, [HELLO]), connections_max_idle_ms=1000) as served:
         clients = [WireClient(served.bootstrap_servers, receive_buffer_bytes=4096)]
         clients[0].send(HELLO)
         assert eventually(lambda: served.on_loop(lambda: served.connections.idle_closed_count) == 1)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 import pytest
 
+from pylog.broker_lite.client import Client
 from pylog.broker_lite.connection import Answer, Parts
 from tests.support.connected import Connected, connected
 from tests.support.wire_clients import WireClient, eventually
@@ -16,7 +17,7 @@ BOUND_BYTES = 256 * KB
 BOUND = {"queued_max_request_bytes": BOUND_BYTES, "socket_request_max_bytes": BOUND_BYTES}
 
 
-def echo(frame: memoryview, host: str) -> Answer:
+def echo(frame: memoryview, client: Client) -> Answer:
     return [struct.pack(">i", len(frame)), bytes(frame)]
 
 
@@ -36,10 +37,10 @@ class Gate:
         self.opened = threading.Event()
         self.arrived = 0
 
-    def __call__(self, frame: memoryview, host: str) -> Answer:
+    def __call__(self, frame: memoryview, client: Client) -> Answer:
         data = bytes(frame)
         self.arrived += 1
-        return echo(memoryview(data), host) if data.startswith(b".") else self._later(data)
+        return echo(memoryview(data), client) if data.startswith(b".") else self._later(data)
 
     async def _later(self, data: bytes) -> Parts:
         await asyncio.get_running_loop().run_in_executor(None, self.opened.wait)
@@ -155,7 +156,7 @@ def test_requests_as_large_as_the_bound_are_answered_one_after_the_other() -> No
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
     answered = []
 
-    def much(frame: memoryview, host: str) -> Answer:
+    def much(frame: memoryview, client: Client) -> Answer:
         answered.append(len(frame))
         return [struct.pack(">i", 64 * KB), bytes(64 * KB)]
 
@@ -176,7 +177,7 @@ def test_small_pieces_of_a_large_answer_wait_for_the_client_too() -> None:
     async def many(data: bytes) -> Parts:
         return [struct.pack(">i", 3000 * 10 * KB), *[bytearray(10 * KB) for _ in range(3000)]]
 
-    def answer(frame: memoryview, host: str) -> Awaitable[Parts]:
+    def answer(frame: memoryview, client: Client) -> Awaitable[Parts]:
         return many(bytes(frame))
 
     def written_bytes() -> int:
@@ -194,11 +195,11 @@ def test_a_producer_that_wants_no_answer_may_send_and_go() -> None:
     gate = Gate()
     produced = []
 
-    def answer(frame: memoryview, host: str) -> Answer:
+    def answer(frame: memoryview, client: Client) -> Answer:
         if bytes(frame[:2]) == b"\0\0":
             produced.append(bytes(frame[2:]))
-            return gate(frame[2:], host)
-        return gate(frame, host)
+            return gate(frame[2:], client)
+        return gate(frame, client)
 
     with connected(answer) as served:
         with WireClient(served.bootstrap_servers) as client:

@@ -25,6 +25,7 @@ _CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS = 19, 20, 37
 _CONFIGS = (33, 44)
 _EXTREMES = [0, 1, -1, 2, 0x7F, 0x7FFF, -0x8000, 0x7FFFFFFF, -0x80000000]
 _SPOILT_SHARE = 0.85
+_REPEATED = 3
 
 Spoil = Callable[[bytearray, random.Random], None]
 
@@ -42,6 +43,10 @@ def frames(seed: int, count: int, ids: Sequence[UUID]) -> Iterator[bytes]:
         chance.shuffle(kinds)
         for spec, version in kinds:
             body = bytearray(_body(spec, version, ids, chance))
+            if spec.key == produce.SPEC.key and chance.random() < 0.3:  # a producer repeats itself, nearly
+                for _ in range(_REPEATED):
+                    yield frame(spec.key, version, body, flexible=spec.is_flexible(version))
+                    made += 1
             if chance.random() < _SPOILT_SHARE:
                 _spoil(body, chance)
             if _is_obeyed_dearly(spec, body, version):
