@@ -8,7 +8,6 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -107,9 +106,8 @@ def _shape(cls: Any) -> tuple[bool, tuple[str, ...]]:
     """(has it an error code; its arrays of messages in which one may be)."""
     arrays = []
     has_code = False
-    for field in fields(cls):
-        spec = field.metadata["spec"]
-        has_code |= field.name == "error_code"
+    for name, spec in cls.specs.items():
+        has_code |= name == "error_code"
         if spec.kind == "array" and isinstance(spec.element, type) and _shape(spec.element) != (False, ()):
-            arrays.append(field.name)
+            arrays.append(name)
     return has_code, tuple(arrays)

@@ -21,6 +21,7 @@ from kafka.protocol.data_container import DataContainer
 from kio.serial import entity_reader, entity_writer
 
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.schema import Message
 from pylog.broker_lite.protocol.wire import ZERO_UUID
 
 _RANGES = {"I8": 7, "I16": 15, "I32": 31, "I64": 63}
@@ -31,8 +32,7 @@ _TEXTS = ["", "t", "orders-2024", "größe", "日本", "𝄞", "x" * 130]  # 130
 
 
 def carried(cls: type[Any], version: int) -> list[tuple[str, Any]]:
-    declared = [(field.name, field.metadata["spec"]) for field in fields(cls)]
-    return [(name, spec) for name, spec in declared if spec.since <= version <= spec.until]
+    return [(name, spec) for name, spec in cls.specs.items() if spec.since <= version <= spec.until]
 
 
 def random_message(cls: type[Any], version: int, rng: random.Random) -> Any:
@@ -76,7 +76,7 @@ def random_int(bits: int, rng: random.Random) -> int:
 
 def plain(value: Any, version: int) -> Any:
     """The plain tree of one of our declared messages."""
-    if is_dataclass(value):
+    if isinstance(value, Message):
         return [plain(getattr(value, name), version) for name, _ in carried(type(value), version)]
     if isinstance(value, list):
         return [plain(item, version) for item in value]

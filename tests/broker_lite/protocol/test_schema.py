@@ -1,4 +1,3 @@
-from dataclasses import fields
 from uuid import UUID
 
 import pytest
@@ -39,7 +38,7 @@ def test_what_a_version_carries_survives_and_the_rest_keeps_its_default(
     out = bytearray()
     schema.encode(value, out, version, flexible=flexible)
     decoded = schema.decode_whole(Outer, bytes(out), version, flexible=flexible)
-    expected = Outer(**{field.name: getattr(value, field.name) for field in fields(Outer)})
+    expected = Outer(**{name: getattr(value, name) for name in Outer.specs})
     if version < 2:
         expected.tagged, expected.tagged_text = [], None
         expected.inner = value.inner and [Inner(None, inner.level) for inner in value.inner]
@@ -91,3 +90,19 @@ def test_messages_do_not_share_their_lists() -> None:
     first, second = Outer(), Outer()
     first.ids.append(UUID(int=1))
     assert second.ids == []
+
+
+def test_a_message_is_what_a_dataclass_with_slots_is() -> None:
+    one, other = Inner("n"), Inner(level=-1, name="n")
+    assert one == other
+    assert one != Inner("m")
+    assert one != ("n", -1)
+    assert repr(one) == "Inner(name='n', level=-1)"
+    with pytest.raises(TypeError):
+        hash(one)
+    with pytest.raises(TypeError):
+        Inner(nothing=1)  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        one.nothing = 1  # type: ignore[attr-defined]
+    assert Outer().ids is not Outer().ids
+    assert Outer(inner=None).inner is None
