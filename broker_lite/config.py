@@ -5,7 +5,6 @@ ConfigError that names the option.
 """
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +92,8 @@ class BrokerConfig:
         """A TOML file of quoted names, `key=value` settings that win over it, and the data directories if given."""
         given: dict[str, Any] = {}
         if file is not None:
+            import tomllib  # here: most brokers start without a file
+
             try:
                 given.update(tomllib.loads(file.read_text()))
             except FileNotFoundError:

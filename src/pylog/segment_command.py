@@ -6,7 +6,6 @@ the command are on standard error, and the exit code says how it ended.
 
 import argparse
 import base64
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -95,7 +94,7 @@ def _dump(given: argparse.Namespace) -> int:
     for row in dump(given.path, Detail(records=given.records or given.deep_iteration, data=given.records)):
         if row.kind == "damage" or row.fields.get("isvalid") is False:
             code = DAMAGED
-        print(json.dumps(dict(_json_fields(row))) if given.json else text(row))
+        print(_json(dict(_json_fields(row))) if given.json else text(row))
     return code
 
 
@@ -130,9 +129,9 @@ def _verify(given: argparse.Namespace) -> int:
     from pylog.storage.inspect.findings import Report, Severity
     from pylog.storage.inspect.verify import verify
 
-    report = Report(lambda finding: print(json.dumps(_finding(finding)) if given.json else finding))
+    report = Report(lambda finding: print(_json(_finding(finding)) if given.json else finding))
     verify(given.path, report, deep() if given.deep else SHALLOW)
-    print(json.dumps(_summary(report, given.path)) if given.json else _summary_line(report, given.path))
+    print(_json(_summary(report, given.path)) if given.json else _summary_line(report, given.path))
     return {None: SOUND, Severity.DAMAGE: DAMAGED, Severity.TORN: TORN}[report.verdict]
 
 
@@ -169,3 +168,9 @@ def _summary_line(report: "Report", path: Path) -> str:
         seen = f"{report.partitions} partitions, {report.segments} segments, {seen}"
     verdict = "sound" if report.verdict is None else report.verdict.value
     return f"{path}: {verdict} ({seen})"
+
+
+def _json(value: Any) -> str:
+    import json  # here: `pylog serve` loads this file, too, and has no use for it
+
+    return json.dumps(value)
