@@ -8,7 +8,7 @@ from pylog.broker_lite import config_view
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
-from pylog.broker_lite.machines.topics import Topic
+from pylog.broker_lite.machines.topics import PARTITIONS_AT_ONCE_MAX, Topic
 from pylog.broker_lite.protocol.create_topics import (
     SPEC,
     CreatableReplicaAssignment,
@@ -31,6 +31,7 @@ _TOPICS_A_TURN = 20
 async def handle(broker: "Broker", message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
     limit = TimeLimit(message.timeout_ms)
     times = Counter(topic.name for topic in message.topics)
+    too_many = sum(_partition_count(broker, asked) for asked in message.topics) > PARTITIONS_AT_ONCE_MAX
     results: dict[str, CreatableTopicResult] = {}
     configs = _Configs(broker.config) if request.version >= _TELLS_CONFIGS_SINCE else None
     for number, asked in enumerate(message.topics):
@@ -38,6 +39,10 @@ async def handle(broker: "Broker", message: CreateTopicsRequest, request: Reques
             await asyncio.sleep(0)  # others have their turn
         try:
             limit.check()
+            if too_many:
+                raise RequestError(
+                    ErrorCode.POLICY_VIOLATION, f"A request may be for {PARTITIONS_AT_ONCE_MAX} partitions, not more."
+                )
             if times[asked.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             topic = _decide(broker, asked, message.validate_only)
@@ -51,6 +56,12 @@ async def handle(broker: "Broker", message: CreateTopicsRequest, request: Reques
             except EXPECTED as error:
                 results[name] = _refused(name, error)
     return CreateTopicsResponse(topics=list(results.values()))
+
+
+def _partition_count(broker: "Broker", asked: CreatableTopic) -> int:
+    """At least one: what cannot be must be told, too."""
+    count = len(asked.assignments) or asked.num_partitions
+    return max(1, broker.config["num.partitions"] if count == -1 else count)
 
 
 def _decide(broker: "Broker", asked: CreatableTopic, validate_only: bool) -> Topic:

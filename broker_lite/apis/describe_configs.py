@@ -1,5 +1,6 @@
 """DescribeConfigs, key 32. v1: sources and synonyms. v3: types and documentation."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,21 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
+_RESOURCES_A_TURN = 20
+
 
 async def handle(broker: "Broker", message: DescribeConfigsRequest, request: Request) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(broker, asked, message) for asked in message.resources])
+    """A resource that is named again is described once: the answer is no longer than what there is to say."""
+    unique = {
+        (asked.resource_type, asked.resource_name, tuple(asked.configuration_keys or ())): asked
+        for asked in message.resources
+    }
+    results = []
+    for number, asked in enumerate(unique.values()):
+        if number % _RESOURCES_A_TURN == _RESOURCES_A_TURN - 1:
+            await asyncio.sleep(0)  # others have their turn
+        results.append(_result(broker, asked, message))
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(broker: "Broker", asked: DescribeConfigsResource, message: DescribeConfigsRequest) -> DescribeConfigsResult:

@@ -149,6 +149,7 @@ CASES = [
     create("no partitions", ("new", 0, 1), codes=[E.INVALID_PARTITIONS]),
     create("less than none", ("new", -2, 1), codes=[E.INVALID_PARTITIONS]),
     create("too many", ("new", 10_001, 1), codes=[E.POLICY_VIOLATION]),
+    create("too many together", ("a", 6_000, 1), ("b", 6_000, 1), ("", 1, 1), codes=[E.POLICY_VIOLATION] * 3),
     create("no replicas", ("new", 1, 0), codes=[E.INVALID_REPLICATION_FACTOR]),
     create("more replicas than brokers", ("new", 1, 2), codes=[E.INVALID_REPLICATION_FACTOR]),
     create("neither", ("new", 0, 0), codes=[E.INVALID_REPLICATION_FACTOR]),
