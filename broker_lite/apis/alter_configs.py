@@ -1,5 +1,6 @@
 """AlterConfigs, key 33. Older than IncrementalAlterConfigs: what is not named goes back to its default."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -18,6 +19,8 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
+
+_RESOURCES_A_TURN = 20
 
 
 async def handle(broker: "Broker", message: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:
@@ -48,7 +51,9 @@ async def changed_each(
     """One that cannot be changed keeps no other back. All are answered when the changes are on the disk."""
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     errors: list[Exception | None] = []
-    for resource in resources:
+    for number, resource in enumerate(resources):
+        if number % _RESOURCES_A_TURN == _RESOURCES_A_TURN - 1:
+            await asyncio.sleep(0)  # others have their turn
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "A resource may be in a request once.")

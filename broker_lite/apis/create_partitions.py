@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.apis.create_topics import check_replicas
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
+from pylog.broker_lite.machines.topics import PARTITIONS_AT_ONCE_MAX
 from pylog.broker_lite.protocol.create_partitions import (
     SPEC,
     CreatePartitionsRequest,
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
 async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:
     limit = TimeLimit(message.timeout_ms)
     times = Counter(topic.name for topic in message.topics)
+    too_many = sum(_added(broker, asked) for asked in message.topics) > PARTITIONS_AT_ONCE_MAX
     errors: dict[str, Exception | None] = {}
     for asked in message.topics:
         try:
             limit.check()
+            if too_many:
+                raise RequestError(
+                    ErrorCode.POLICY_VIOLATION, f"A request may be for {PARTITIONS_AT_ONCE_MAX} partitions, not more."
+                )
             if times[asked.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             _decide(broker, asked, message.validate_only)
@@ -42,17 +48,22 @@ async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Re
     return CreatePartitionsResponse(results=[_result(*each) for each in errors.items()])
 
 
+def _added(broker: "Broker", asked: CreatePartitionsTopic) -> int:
+    """At most: what cannot be is told with its topic."""
+    topic = broker.topics.by_name.get(asked.name)
+    return 0 if topic is None else max(0, asked.count - topic.partition_count)
+
+
 def _decide(broker: "Broker", asked: CreatePartitionsTopic, validate_only: bool) -> None:
-    if asked.assignments is not None and asked.name in broker.topics.by_name:
-        added = asked.count - broker.topics.by_name[asked.name].partition_count
-        if added > 0:
-            if len(asked.assignments) != added:
-                raise RequestError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"{added} partitions are to be added, but {len(asked.assignments)} are assigned.",
-                )
-            for one in asked.assignments:
-                check_replicas(broker, one.broker_ids)
+    added = _added(broker, asked)
+    if asked.assignments is not None and added:
+        if len(asked.assignments) != added:
+            raise RequestError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{added} partitions are to be added, but {len(asked.assignments)} are assigned.",
+            )
+        for one in asked.assignments:
+            check_replicas(broker, one.broker_ids)
     broker.catalogue.add_partitions(asked.name, asked.count, validate_only=validate_only)
 
 
