@@ -24,7 +24,7 @@ from pylog.broker_lite.topic_rows import TOPIC_ROW
 from pylog.storage.errors import LogOffline, StorageError
 from pylog.storage.log import PartitionLog
 from pylog.storage.log_config import LogConfig
-from pylog.storage.manager import LogManager, New
+from pylog.storage.manager import LogManager, Wanted
 
 logger = logging.getLogger(__name__)
 
@@ -71,17 +71,18 @@ class Catalogue:
                 self.topics.replay(metadata_records.decode(record.value))
         self.topics.restarted()
         self._use(self._changed_config(self.topics.broker_overrides))
-        known = {
-            (topic.name, index) for topic in self.topics.by_name.values() for index in range(topic.partition_count)
-        }
-        self._logs.sweep(known, self.topics.deleted_ids)
-        for topic in self.topics.by_name.values():
-            config = self._topic_config(topic)
-            for index in range(topic.partition_count):
-                try:
-                    self._partitions[topic.name, index] = self._open(topic, index, config)
-                except (StorageError, OSError) as error:
-                    self.take_offline(topic.name, index, error)
+        configs = {name: self._topic_config(topic) for name, topic in self.topics.by_name.items()}
+        wanted = [
+            Wanted((topic.name, index), topic.topic_id, configs[topic.name].log)
+            for topic in self.topics.by_name.values()
+            for index in range(topic.partition_count)
+        ]
+        self._logs.sweep({one.key for one in wanted}, self.topics.deleted_ids)
+        for one, opened in zip(wanted, self._logs.open_all(wanted, new=False), strict=True):
+            if isinstance(opened, Exception):
+                self.take_offline(*one.key, opened)
+            else:
+                self._partitions[one.key] = Partition(opened, configs[one.key[0]])
 
     def take_offline(self, topic: str, index: int, error: Exception) -> None:
         logger.error("%s-%d is offline: %s", topic, index, error)
@@ -160,7 +161,7 @@ class Catalogue:
         config = self._topic_config(topic)
         places = [(topic.name, index) for index in range(topic.partition_count)]
         missing = [place for place in places if place not in self._partitions and place not in self._offline]
-        opening = self._work.make([New(place, topic.topic_id, config.log) for place in missing])
+        opening = self._work.make([Wanted(place, topic.topic_id, config.log) for place in missing])
         task = asyncio.get_running_loop().create_task(self._make(topic, missing, opening))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it
         self._making[topic.name] = task
@@ -188,9 +189,6 @@ class Catalogue:
         finally:
             if self._making.get(topic.name) is asyncio.current_task():
                 del self._making[topic.name]
-
-    def _open(self, topic: Topic, index: int, config: TopicConfig) -> Partition:
-        return Partition(self._logs.open(topic.name, index, topic.topic_id, config.log), config)
 
     # Configuration
 

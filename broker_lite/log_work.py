@@ -10,7 +10,7 @@ from typing import Any
 
 from pylog.storage.data_directory import Key
 from pylog.storage.log import PartitionLog
-from pylog.storage.manager import LogManager, New
+from pylog.storage.manager import LogManager, Wanted
 
 Work = Callable[[list[Any]], Sequence[Any]]
 
@@ -25,8 +25,11 @@ class LogWork:
         self._work: Work | None = None
         self._asked: list[tuple[Sequence[Any], asyncio.Future[Any]]] = []
 
-    def make(self, wanted: Sequence[New]) -> "asyncio.Future[list[PartitionLog | Exception]]":
-        return self._ask(self._logs.open_new, wanted)
+    def make(self, wanted: Sequence[Wanted]) -> "asyncio.Future[list[PartitionLog | Exception]]":
+        return self._ask(self._make, wanted)
+
+    def _make(self, wanted: list[Wanted]) -> list[PartitionLog | Exception]:
+        return self._logs.open_all(wanted, new=True)
 
     def delete(self, keys: Sequence[Key]) -> "asyncio.Future[list[None]]":
         return self._ask(self._delete, keys)

@@ -26,13 +26,13 @@ from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, SystemClock
 
-__all__ = ["COMPACTION_RETRY_MS", "METADATA_NAME", "Doomed", "LogManager", "New"]
+__all__ = ["COMPACTION_RETRY_MS", "METADATA_NAME", "Doomed", "LogManager", "Wanted"]
 
 _log = logging.getLogger(__name__)
 
 
-class New(NamedTuple):
-    """A log that is to be made."""
+class Wanted(NamedTuple):
+    """A log that is to be opened."""
 
     key: Key
     topic_id: UUID
@@ -108,19 +108,19 @@ class LogManager:
         self._logs[key], self._topic_ids[key] = log, topic_id
         return log
 
-    def open_new(self, wanted: Sequence[New]) -> list[PartitionLog | Exception]:
-        """Logs of partitions that were just decided, or why one cannot be: several at once, since each waits for the
-        disk more than once."""
-        unique = {new.key: new for new in wanted}
-        with self._threads(len(unique)) as threads:
-            opened = dict(zip(unique, threads(self._open_or_tell, unique.values()), strict=True))
-        return [opened[new.key] for new in wanted]
+    def open_all(self, wanted: Sequence[Wanted], *, new: bool) -> list[PartitionLog | Exception]:
+        """The logs, or why one cannot be opened: several at once, since each waits for the disk."""
+        unique = {one.key: one for one in wanted}
 
-    def _open_or_tell(self, new: New) -> PartitionLog | Exception:
-        try:
-            return self.open(*new.key, new.topic_id, new.config, new=True)
-        except (StorageError, OSError) as error:
-            return error
+        def open_or_tell(one: Wanted) -> PartitionLog | Exception:
+            try:
+                return self.open(*one.key, one.topic_id, one.config, new=new)
+            except (StorageError, OSError) as error:
+                return error
+
+        with self._threads(len(unique)) as threads:
+            opened = dict(zip(unique, threads(open_or_tell, unique.values()), strict=True))
+        return [opened[one.key] for one in wanted]
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
