@@ -21,6 +21,7 @@ from benchmarks.harness import Case, Contender, Figures, Measure, Options, Targe
 from benchmarks.peers import TOPIC_SECONDS_MAX, RunningBroker
 from benchmarks.raw_client import ask, connections, frame, read_answer
 from pylog.broker_lite.protocol import fetch, find_coordinator, heartbeat, join_group, produce, sync_group
+from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest
 from pylog.broker_lite.protocol.find_coordinator import FindCoordinatorRequest
 from pylog.broker_lite.protocol.heartbeat import HeartbeatRequest
@@ -85,7 +86,6 @@ def _heartbeats(bootstrap_servers: str, until_ends: "subprocess.Popen[str]") -> 
     """Milliseconds of each."""
     with connections(bootstrap_servers, 1) as (connection,):
         group = f"heartbeats-{os.getpid()}-{next(_numbers)}"
-        _coordinator_ready(connection, group)
         joining = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=45_000,
@@ -93,9 +93,14 @@ def _heartbeats(bootstrap_servers: str, until_ends: "subprocess.Popen[str]") -> 
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol("range", b"")],
         )
-        joined = ask(connection, join_group.SPEC, joining, JOIN_VERSION)
-        joining.member_id = joined.member_id
-        joined = ask(connection, join_group.SPEC, joining, JOIN_VERSION)
+        deadline = time.monotonic() + TOPIC_SECONDS_MAX
+        while (joined := ask(connection, join_group.SPEC, joining, JOIN_VERSION)).error_code:
+            if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:  # a broker makes its topic of groups at first use
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"the group cannot be joined: error {joined.error_code}")
+                ask(connection, find_coordinator.SPEC, FindCoordinatorRequest(key=group), 2)
+                time.sleep(0.1)
+            joining.member_id = joined.member_id
         place = {"group_id": group, "generation_id": joined.generation_id, "member_id": joined.member_id}
         ask(connection, sync_group.SPEC, SyncGroupRequest(**place), 3)
         beat = frame(heartbeat.SPEC, 3, heartbeat.SPEC.encode_request(HeartbeatRequest(**place), 3))
@@ -107,14 +112,6 @@ def _heartbeats(bootstrap_servers: str, until_ends: "subprocess.Popen[str]") -> 
             if answer[8:10] != b"\0\0":
                 raise RuntimeError(f"a heartbeat was answered with error {int.from_bytes(answer[8:10])}")
             time.sleep(HEARTBEAT_EVERY_SECONDS)
-
-
-def _coordinator_ready(connection: object, group: str) -> None:
-    deadline = time.monotonic() + TOPIC_SECONDS_MAX
-    while ask(connection, find_coordinator.SPEC, FindCoordinatorRequest(key=group), 2).error_code:  # type: ignore[arg-type]
-        if time.monotonic() > deadline:
-            raise RuntimeError("there is no coordinator")
-        time.sleep(0.1)
 
 
 # The cold log
