@@ -4,10 +4,11 @@ import os
 import random
 import resource
 import select
+import selectors
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
@@ -122,6 +123,47 @@ def test_readers_that_never_read_hold_no_records_in_memory(broker: pylog.Broker)
         assert memory_bytes(broker.pid) - before_bytes < 4 * IDLE_BYTES_MAX
         others_go_on(broker.bootstrap_servers, 2)
     assert eventually(lambda: not open_connections(broker), 60)
+
+
+def test_producers_without_number_share_the_memory_that_there_is() -> None:
+    """Half a gigabyte of requests at once, a few megabytes to receive them in."""
+    config = {"queued.max.request.bytes": 8 * MB, "socket.request.max.bytes": MB, "log.retention.ms": -1}
+    with pylog.Broker(config=config) as broker:
+        assert broker.pid is not None
+        CLIENTS["kafka-python"].create_topic(broker.bootstrap_servers, "t", 1)
+        wanted = ProduceRequest(None, -1, 60_000, [ProducePartition("t", 0, batch_of(1, value=bytes(500_000)))])
+        request = frame(0, 7, b"".join(produce.encode_request(wanted, 7)))
+        others_go_on(broker.bootstrap_servers, 0)
+        before_bytes = most_bytes = memory_bytes(broker.pid)
+        with crowd(broker.bootstrap_servers, CROWD) as producers, selectors.DefaultSelector() as selector:
+            for one in producers:
+                one.setblocking(False)
+                selector.register(one, selectors.EVENT_WRITE | selectors.EVENT_READ, Sending(request))
+            offsets = []
+            while len(offsets) < CROWD:
+                ready = selector.select(60)
+                assert ready, f"{len(offsets)} were answered, then none"
+                for key, events in ready:
+                    if events & selectors.EVENT_WRITE and key.data.left:
+                        key.data.send(key.fileobj)
+                        if not key.data.left:
+                            selector.modify(key.fileobj, selectors.EVENT_READ, key.data)
+                    if events & selectors.EVENT_READ:
+                        (result,) = produce.decode_response(key.fileobj.recv(1000)[8:], 7)
+                        assert result.error_code == ErrorCode.NONE
+                        offsets.append(result.base_offset)
+                most_bytes = max(most_bytes, memory_bytes(broker.pid))
+            assert sorted(offsets) == list(range(CROWD))
+        assert most_bytes - before_bytes < 5 * IDLE_BYTES_MAX
+
+
+class Sending:
+    def __init__(self, data: bytes) -> None:
+        self.left = memoryview(data)
+
+    def send(self, to: socket.socket) -> None:
+        with suppress(BlockingIOError):
+            self.left = self.left[to.send(self.left[:100_000]) :]
 
 
 def open_connections(broker: pylog.Broker) -> int:
