@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pylog.broker_lite import options_page
 from pylog.broker_lite.config import BrokerConfig, ConfigError
 from pylog.broker_lite.config_rows import BROKER_ROWS, ROW
 from pylog.broker_lite.topic_rows import BROKER_NAME
@@ -33,6 +34,17 @@ def test_the_ready_configuration_shows_every_option_with_its_default_and_doc():
     }
     assert all(f"# {row.doc}\n" in text for row in BROKER_ROWS)
     assert BrokerConfig.load(CONF, []) == BrokerConfig({})
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        pytest.param(options_page.TOML, options_page.toml, id="conf"),
+        pytest.param(options_page.PAGE, options_page.page, id="docs"),
+    ],
+)
+def test_the_pages_are_what_the_rows_say(path, written):
+    assert (CONF.parents[1] / path).read_text() == written(), "python -m pylog.broker_lite.options_page writes it"
 
 
 def test_settings_win_over_the_file(tmp_path):
