@@ -56,6 +56,7 @@ class Catalogue:
         self._on_disk = on_disk
         self._now_ms = now_ms
         self._making: dict[str, asyncio.Task[None]] = {}
+        crashed = logs.has_unrecovered
         try:
             self.log = logs.open(CLUSTER_METADATA, 0, CLUSTER_METADATA_ID, _METADATA_CONFIG)
         except (StorageError, OSError) as error:
@@ -63,13 +64,15 @@ class Catalogue:
                 f"{CLUSTER_METADATA} cannot be opened, and without it no topic is known: {error}"
             ) from error
         self._work = LogWork(logs, self.log.flush, on_disk)
-        self._load()
+        self._load(crashed=crashed)
 
-    def _load(self) -> None:
+    def _load(self, *, crashed: bool) -> None:
         for record in event_log.read(self.log):
             if record.value is not None:
                 self.topics.replay(metadata_records.decode(record.value))
         self.topics.restarted()
+        if crashed:
+            self._begin_epochs()
         self._use(self._changed_config(self.topics.broker_overrides))
         configs = {name: self._topic_config(topic) for name, topic in self.topics.by_name.items()}
         wanted = [
@@ -82,7 +85,21 @@ class Catalogue:
             if isinstance(opened, Exception):
                 self.take_offline(*one.key, opened)
             else:
-                self._partitions[one.key] = Partition(opened, configs[one.key[0]])
+                self._partitions[one.key] = Partition(
+                    opened, configs[one.key[0]], self.topics.by_name[one.key[0]].leader_epoch
+                )
+
+    def _begin_epochs(self) -> None:
+        """On a full disk they are begun all the same: there may be room before the next start."""
+        events = self.topics.crashed(uuid4()).events
+        try:
+            if events:
+                self._append(events)
+            self.log.flush()
+        except (StorageError, OSError) as error:
+            logger.error("the leader epochs of this start are not on the disk: %s", error)
+        for event in events:
+            self.topics.replay(event)
 
     def take_offline(self, topic: str, index: int, error: Exception) -> None:
         logger.error("%s-%d is offline: %s", topic, index, error)
@@ -91,9 +108,12 @@ class Catalogue:
     def change(self, events: list[MetadataRecord]) -> None:
         """If it raises, nothing has happened. To be answered after `flushed`."""
         if events:
-            event_log.append(self.log, [(None, metadata_records.encode(event)) for event in events], self._now_ms())
+            self._append(events)
         for event in events:
             self.topics.replay(event)
+
+    def _append(self, events: list[MetadataRecord]) -> None:
+        event_log.append(self.log, [(None, metadata_records.encode(event)) for event in events], self._now_ms())
 
     def flushed(self) -> Awaitable[None]:
         """What was changed until now is on the disk then."""
@@ -180,7 +200,7 @@ class Catalogue:
                     failure = opened
                 else:
                     opened.reconfigure(config.log)
-                    self._partitions.setdefault(place, Partition(opened, config))
+                    self._partitions.setdefault(place, Partition(opened, config, topic.leader_epoch))
             if failure is not None:
                 raise failure
         except EXPECTED:

@@ -13,8 +13,6 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage.log import Appended, PartitionLog
 from pylog.storage.log_config import INT64_MAX
 
-LEADER_EPOCH = 0  # one node: it has led from the beginning
-
 
 class Waiter:
     """A fetch that waits until `missing_bytes` were appended to any of its partitions."""
@@ -36,8 +34,9 @@ class Waiter:
 
 
 class Partition:
-    def __init__(self, log: PartitionLog, config: TopicConfig) -> None:
+    def __init__(self, log: PartitionLog, config: TopicConfig, leader_epoch: int = 0) -> None:
         self.log = log
+        self.leader_epoch = leader_epoch
         self.config = config
         self.demands = demands_of(config)
         self.waiters: set[Waiter] = set()
@@ -50,7 +49,7 @@ class Partition:
     def append(self, batches: bytearray | memoryview) -> Appended:
         """If `flush_is_due` after this, the records are committed by `flushed`, and answered after it."""
         log = self.log
-        appended = log.append(batches, LEADER_EPOCH)
+        appended = log.append(batches, self.leader_epoch)
         if appended.duplicate:
             return appended
         self.bytes_in += len(batches)
@@ -82,6 +81,15 @@ class Partition:
             self._has_aborted = bool(log.aborted_transactions(log.log_start_offset, log.log_end_offset))
         return self._has_aborted
 
+    def check_epoch(self, epoch: int) -> None:
+        """-1: the client does not know one."""
+        if epoch > self.leader_epoch:
+            raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"Leader epoch {epoch} has not come yet.")
+        if 0 <= epoch < self.leader_epoch:
+            raise RequestError(
+                ErrorCode.FENCED_LEADER_EPOCH, f"Leader epoch {epoch} is over; it is {self.leader_epoch} now."
+            )
+
     def flushed(self, end_offset: int) -> None:
         """The records below `end_offset` are on the disk."""
         self.log.advance_high_watermark(end_offset)
@@ -91,9 +99,3 @@ class Partition:
         """For the fetches that wait: there is more, or the topic is gone."""
         for waiter in self.waiters:
             waiter.wake()
-
-
-def check_epoch(epoch: int) -> None:
-    """-1: the client does not know one."""
-    if epoch > LEADER_EPOCH:
-        raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"Leader epoch {epoch} has not come yet.")

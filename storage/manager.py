@@ -122,6 +122,11 @@ class LogManager:
             opened = dict(zip(unique, threads(open_or_tell, unique.values()), strict=True))
         return [opened[one.key] for one in wanted]
 
+    @property
+    def has_unrecovered(self) -> bool:
+        """Whether there are logs that were not closed, and not opened since: their ends may be lost."""
+        return any(directory.unrecovered for directory in self._homes.directories)
+
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, Topic
 from pylog.broker_lite.operations import TOPIC_OPERATIONS
-from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol.describe_topic_partitions import (
     SPEC,
     Cursor,
@@ -63,19 +62,19 @@ def _topic(broker: "Broker", topic: Topic, indexes: range) -> DescribeTopicParti
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(broker, topic.name, index) for index in indexes],
+        partitions=[_partition(broker, topic, index) for index in indexes],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(broker: "Broker", topic: str, index: int) -> DescribeTopicPartitionsResponsePartition:
-    there = broker.is_online(topic, index)
+def _partition(broker: "Broker", topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
+    there = broker.is_online(topic.name, index)
     node = broker.node_id
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if there else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
         leader_id=node if there else -1,
-        leader_epoch=LEADER_EPOCH,
+        leader_epoch=topic.leader_epoch,
         replica_nodes=[node],
         isr_nodes=[node],
         eligible_leader_replicas=[],

@@ -14,7 +14,7 @@ from pylog.broker_lite.api import Api, Request
 from pylog.broker_lite.connection import Answer, Parts
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.fetch_sessions import Session
-from pylog.broker_lite.partition import LEADER_EPOCH, Partition, Waiter, check_epoch
+from pylog.broker_lite.partition import Partition, Waiter
 from pylog.broker_lite.protocol import fetch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import READ_COMMITTED, FetchPartition, FetchRequest, PartitionHead
@@ -138,7 +138,7 @@ def _read(broker: "Broker", asked: FetchPartition, room: int, message: FetchRequ
         high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
         last_stable_offset = log.last_stable_offset
         if epoch >= 0:
-            check_epoch(epoch)
+            partition.check_epoch(epoch)
         if message.replica_id >= 0:
             raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "No other broker has a replica of this partition.")
         if last_epoch >= 0:
@@ -157,8 +157,8 @@ def _read(broker: "Broker", asked: FetchPartition, room: int, message: FetchRequ
     except EXPECTED as error:
         code, found = error_of(error)[0], None
         high_watermark = last_stable_offset = log_start_offset = -1
-        if code == ErrorCode.FENCED_LEADER_EPOCH:
-            leader = (broker.node_id, LEADER_EPOCH)
+        if code == ErrorCode.FENCED_LEADER_EPOCH and partition is not None:
+            leader = (broker.node_id, partition.leader_epoch)
         if broker.requests is not None:
             broker.requests.note_error(fetch.SPEC.key, code)
     records_bytes = 0 if found is None else found.length

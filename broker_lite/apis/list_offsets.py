@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pylog.broker_lite import cold
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
-from pylog.broker_lite.partition import LEADER_EPOCH, check_epoch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import READ_COMMITTED
 from pylog.broker_lite.protocol.list_offsets import (
@@ -75,18 +74,18 @@ async def _offset(
             raise RequestError(
                 ErrorCode.UNSUPPORTED_VERSION, f"The special timestamp {asked.timestamp} is not known to v{version}."
             )
-        log = broker.partition(topic, index).log
-        check_epoch(asked.current_leader_epoch)
+        partition = broker.partition(topic, index)
+        partition.check_epoch(asked.current_leader_epoch)
+        log = partition.log
         found = await _find(log, asked.timestamp, committed=committed)
     except EXPECTED as error:
         return ListOffsetsPartitionResponse(index, error_of(error)[0])
     if found is None:
         return ListOffsetsPartitionResponse(index)
     timestamp, offset = found
-    epoch = log.epochs.epoch_for(offset)
-    return ListOffsetsPartitionResponse(
-        index, ErrorCode.NONE, timestamp, offset, LEADER_EPOCH if epoch is None else epoch
-    )
+    epoch = None if asked.timestamp == LATEST_TIMESTAMP else log.epochs.epoch_for(offset)
+    epoch = partition.leader_epoch if epoch is None else epoch
+    return ListOffsetsPartitionResponse(index, ErrorCode.NONE, timestamp, offset, epoch)
 
 
 async def _find(log: PartitionLog, timestamp: int, *, committed: bool) -> tuple[int, int] | None:

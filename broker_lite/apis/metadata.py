@@ -7,7 +7,6 @@ from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.machines.topics import INTERNAL_TOPICS, NEVER_AUTO_CREATED, Topic, check_name
 from pylog.broker_lite.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from pylog.broker_lite.partition import LEADER_EPOCH
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata import (
     IDS_SINCE,
@@ -94,7 +93,7 @@ def _partition(broker: "Broker", topic: Topic, index: int) -> MetadataResponsePa
         error_code=ErrorCode.NONE if there else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
         leader_id=node if there else -1,
-        leader_epoch=LEADER_EPOCH,
+        leader_epoch=topic.leader_epoch,
         replica_nodes=[node],
         isr_nodes=[node],
         offline_replicas=[] if there else [node],

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, error_of
-from pylog.broker_lite.partition import LEADER_EPOCH, check_epoch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_for_leader_epoch import (
     SPEC,
@@ -30,12 +29,15 @@ def handle(broker: "Broker", message: OffsetForLeaderEpochRequest, request: Requ
 
 def _end(broker: "Broker", topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        log = broker.partition(topic, asked.partition).log
-        check_epoch(asked.current_leader_epoch)
+        partition = broker.partition(topic, asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
     except EXPECTED as error:
         return EpochEndOffset(error_of(error)[0], asked.partition)
-    if asked.leader_epoch == LEADER_EPOCH:  # also where nothing was written in it yet
-        return EpochEndOffset(ErrorCode.NONE, asked.partition, LEADER_EPOCH, log.log_end_offset)
+    log = partition.log
+    known = 0 <= asked.leader_epoch <= partition.leader_epoch
+    if known and (asked.leader_epoch == partition.leader_epoch or not log.epochs.entries):
+        # also where nothing was written in it yet
+        return EpochEndOffset(ErrorCode.NONE, asked.partition, asked.leader_epoch, log.log_end_offset)
     epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
     return EpochEndOffset(ErrorCode.NONE, asked.partition, epoch, end_offset)
 

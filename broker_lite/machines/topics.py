@@ -20,6 +20,7 @@ from pylog.broker_lite.protocol.metadata_records import (
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -42,6 +43,7 @@ class Topic:
     topic_id: UUID
     partition_count: int = 0
     overrides: dict[str, str] = field(default_factory=dict)
+    leader_epoch: int = 0  # of all its partitions: one node leads them all
 
 
 class Topics:
@@ -50,6 +52,7 @@ class Topics:
         self.by_id: dict[UUID, Topic] = {}
         self.deleted_ids: set[UUID] = set()
         self._name_by_id: dict[bytes, str] = {}
+        self._crashes = 0
         self.broker_overrides: dict[str, dict[str, str]] = {}  # by the broker's id, or "" for all of them
         self._by_metric_name: dict[str, set[str]] = {}
         self._node_id = node_id
@@ -150,12 +153,22 @@ class Topics:
         """The one change that is not an event: inside its reserved block an id needs no record."""
         self._next_producer_id = producer_id + 1
 
+    def crashed(self, incarnation_id: UUID) -> Outcome[MetadataRecord, None]:
+        """The broker comes back, and the end of a log may be lost: who has read it will see that another leader goes
+        on. To be on the disk before anybody is told of the new epochs."""
+        came_back = RegisterBrokerRecord(self._node_id, incarnation_id, self._crashes + 1, fenced=False)
+        return Outcome([came_back] if self.by_name else [], None)
+
     def restarted(self) -> None:
         """After the log was replayed: which ids of the last block were given out is not known."""
         self._next_producer_id = self._producer_ids_end
 
     def replay(self, event: MetadataRecord) -> None:
         match event:
+            case RegisterBrokerRecord():
+                self._crashes = event.broker_epoch
+                for topic in self.by_name.values():
+                    topic.leader_epoch += 1
             case TopicRecord():
                 topic = Topic(event.name, event.topic_id)
                 self.by_name[event.name] = self.by_id[event.topic_id] = topic

@@ -7,7 +7,7 @@ keys are null: the log is read in order, and the last word on a thing holds.
 from uuid import UUID
 
 from pylog.broker_lite.protocol import schema, wire
-from pylog.broker_lite.protocol.schema import array, int8, int32, int64, message, string, uuid
+from pylog.broker_lite.protocol.schema import array, boolean, int8, int16, int32, int64, message, string, uuid
 from pylog.broker_lite.protocol.wire import Buffer, MalformedFrame
 
 TOPIC = "__cluster_metadata"
@@ -15,6 +15,34 @@ TOPIC = "__cluster_metadata"
 _FRAME_VERSION = 1
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4  # `resource_type` of a configuration
+
+
+@message
+class BrokerEndpoint:
+    name: str = string()
+    host: str = string()
+    port: int = int16()  # above 32,767 it is negative here
+    security_protocol: int = int16()
+
+
+@message
+class BrokerFeature:
+    name: str = string()
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+@message
+class RegisterBrokerRecord:
+    """The broker has come, or has come back."""
+
+    broker_id: int = int32()
+    incarnation_id: UUID = uuid()
+    broker_epoch: int = int64()
+    end_points: list[BrokerEndpoint] = array(BrokerEndpoint)
+    features: list[BrokerFeature] = array(BrokerFeature)
+    rack: str | None = string(None)
+    fenced: bool = boolean(True)
 
 
 @message
@@ -68,10 +96,13 @@ class ProducerIdsRecord:
     next_producer_id: int = int64()
 
 
-MetadataRecord = TopicRecord | PartitionRecord | ConfigRecord | RemoveTopicRecord | ProducerIdsRecord
+MetadataRecord = (
+    RegisterBrokerRecord | TopicRecord | PartitionRecord | ConfigRecord | RemoveTopicRecord | ProducerIdsRecord
+)
 
 # Kind: (message, newest version read). Version 0 is what is written.
 _KINDS: dict[int, tuple[type[MetadataRecord], int]] = {
+    0: (RegisterBrokerRecord, 0),
     2: (TopicRecord, 0),
     3: (PartitionRecord, 2),
     4: (ConfigRecord, 0),

@@ -13,6 +13,7 @@ from pylog.broker_lite.apis import (
     describe_producers,
     describe_topic_partitions,
     fetch,
+    metadata,
     offset_for_leader_epoch,
 )
 from pylog.broker_lite.protocol import fetch as fetch_messages
@@ -26,18 +27,20 @@ from pylog.broker_lite.protocol.describe_producers import DescribeProducersReque
 from pylog.broker_lite.protocol.describe_topic_partitions import DescribeTopicPartitionsRequest
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest
+from pylog.broker_lite.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from pylog.broker_lite.protocol.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from pylog.storage.batch import walk
 from tests.support.broker_requests import answer_to, ask, fetch_one, list_one, produce_one
 from tests.support.brokers import running
 from tests.support.clock import SettableClock
 from tests.support.logs import START_MS, batch_of
 from tests.support.simulated_files import SimulatedFiles
 
-EARLIEST, LATEST_TIME = -2, -3
+LATEST, EARLIEST, LATEST_TIME = -1, -2, -3
 SMALL_SEGMENTS = {"segment.bytes": "1048576"}
 
 
@@ -165,6 +168,74 @@ def test_a_reader_that_has_something_else_is_told_where_it_begins(files, offset,
         assert body.endswith(bytes.fromhex(tags or "00") + b"\0\0")
 
     on(files, work)
+
+
+async def epoch_of(broker, topic="t"):
+    request = MetadataRequest([MetadataRequestTopic(name=topic)])
+    return (await ask(broker, metadata.API, request, 12)).topics[0].partitions[0].leader_epoch
+
+
+async def end_of(broker, epoch):
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, epoch)])])
+    (found,) = (await ask(broker, offset_for_leader_epoch.API, request, 4)).topics[0].partitions
+    return found.leader_epoch, found.end_offset
+
+
+def test_after_a_crash_another_leader_goes_on_and_a_reader_can_tell_what_was_lost(files):
+    async def write(broker):
+        await broker.create_topic("t", 1)
+        await produce_one(broker, "t", batch_of(10))
+        broker.partition("t", 0).log.flush()
+        await produce_one(broker, "t", batch_of(10))  # the power cut takes these
+        assert await epoch_of(broker) == 0
+        return files.after_machine_crash(None)
+
+    async def go_on(broker):
+        assert await epoch_of(broker) == 1
+        assert await end_of(broker, 0) == (0, 10)
+        assert (await produce_one(broker, "t", batch_of(20))).base_offset == 10
+        assert await end_of(broker, 0) == (0, 10)  # not 20, as the reader thinks
+        assert await end_of(broker, 1) == (1, 30)
+        assert [header.leader_epoch for _, header in walk((await fetch_one(broker, "t")).records)] == [0, 1]
+        found = [(await list_one(broker, "t", at)).leader_epoch for at in (EARLIEST, LATEST)]
+        assert found == [0, 1]
+        await broker.create_topic("new", 1)
+        assert await epoch_of(broker, "new") == 0
+
+    async def after_a_stop(broker):
+        return await epoch_of(broker), await epoch_of(broker, "new")
+
+    left = on(files, write, crash=True)
+    on(left, go_on)
+    assert on(left, after_a_stop, crash=True) == (1, 0)  # nothing was lost
+    assert on(left.after_machine_crash(None), after_a_stop) == (2, 1)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+def test_who_knows_an_older_leader_is_told_of_the_newer_one(files, epoch):
+    async def write(broker):
+        await broker.create_topic("t", 1)
+
+    async def ask_for(broker):
+        wanted = [FetchPartition("t", 0, 0, 1 << 20, epoch)]
+        request = fetch_messages.encode_request(FetchRequest(0, 1, 1 << 20, 0, 0, -1, wanted), 12)
+        body = await answer_to(broker, fetch.API, request, 12)
+        return fetch_messages.decode_response(body, 12).partitions[0].error_code, body
+
+    on(files, write, crash=True)
+    code, body = on(files, ask_for)
+    wanted = {0: ErrorCode.FENCED_LEADER_EPOCH, 1: ErrorCode.NONE, 2: ErrorCode.UNKNOWN_LEADER_EPOCH}
+    assert code == wanted[epoch]
+    assert body.endswith(bytes.fromhex("010109 00000001 00000001 00 0000")) == (epoch == 0)
+
+
+def test_epochs_are_begun_on_a_full_disk_too(files):
+    async def write(broker):
+        await broker.create_topic("t", 1)
+
+    on(files, write, crash=True)
+    files.fail("append", errno.ENOSPC, path="*/__cluster_metadata-0/*")
+    assert on(files, epoch_of) == 1
 
 
 # -- times

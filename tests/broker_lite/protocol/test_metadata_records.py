@@ -8,6 +8,7 @@ from pylog.broker_lite.protocol.metadata_records import (
     ConfigRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
     decode,
@@ -38,6 +39,11 @@ DIRECTORY_ID = DIRECTORY.bytes.hex()
             0,
             f"01 03 00 00000000 {ID} 03 00000001 00000002 02 00000001 01 01 00000001 00000003 00000004 01 00 01 01",
         ),
+        (
+            RegisterBrokerRecord(1, TOPIC_ID, 7, [], [], None, False),
+            0,
+            f"01 00 00 00000001 {ID} 0000000000000007 01 01 00 00 00",
+        ),
         (ConfigRecord(2, "t", "k", "v"), 0, "01 04 00 02 02 74 02 6b 02 76 00"),
         (ConfigRecord(2, "t", "k", None), 0, "01 04 00 02 02 74 02 6b 00 00"),
         (RemoveTopicRecord(TOPIC_ID), 0, f"01 09 00 {ID} 00"),
@@ -52,7 +58,7 @@ def test_records_are_framed_as_kraft_does(record: Any, version: int, data: str) 
 @pytest.mark.parametrize(
     ("cls", "version"),
     [(TopicRecord, 0), (PartitionRecord, 0), (PartitionRecord, 1), (PartitionRecord, 2)]
-    + [(cls, 0) for cls in (ConfigRecord, RemoveTopicRecord, ProducerIdsRecord)],
+    + [(cls, 0) for cls in (RegisterBrokerRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord)],
 )
 def test_records_of_every_version_survive_and_none_survives_a_cut(cls: type[Any], version: int) -> None:
     rng = random.Random(version)
