@@ -98,16 +98,16 @@ class Topics:
             )
         _check_not_too_many(partition_count - topic.partition_count)
         added = range(topic.partition_count, partition_count)
-        return Outcome([self._partition(topic.topic_id, index) for index in added], topic)
+        return Outcome([self._partition(topic.topic_id, index, topic.leader_epoch) for index in added], topic)
 
-    def _partition(self, topic_id: UUID, index: int) -> PartitionRecord:
+    def _partition(self, topic_id: UUID, index: int, leader_epoch: int = 0) -> PartitionRecord:
         return PartitionRecord(
             partition_id=index,
             topic_id=topic_id,
             replicas=[self._node_id],
             isr=[self._node_id],
             leader=self._node_id,
-            leader_epoch=0,
+            leader_epoch=leader_epoch,
             partition_epoch=0,
         )
 

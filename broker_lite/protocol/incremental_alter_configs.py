@@ -33,6 +33,4 @@ class IncrementalAlterConfigsResponse:
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
 
 
-SPEC = ApiSpec(
-    "IncrementalAlterConfigs", 44, 0, 1, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-)
+SPEC = ApiSpec("IncrementalAlterConfigs", 44, 0, 1, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse)

@@ -6,6 +6,7 @@
     delete t                  by name, or by id as `#1`: topics are numbered as they were decided
     producer                  an id for a producer
     restart                   all that was logged is replayed
+    crash                     the same, and the broker notes that it came back
     ----
     log TopicRecord …         a record of `__cluster_metadata`
     ! CODE                    the request is refused
@@ -28,6 +29,7 @@ from pylog.broker_lite.protocol.metadata_records import (
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -80,16 +82,17 @@ class Transcript:
             topics.took_producer_id(outcome.reply)
             self._log += outcome.events
             return [], [f"log {shown(event)}" for event in outcome.events] + [f"> {outcome.reply}"]
-        assert what == "restart"
+        assert what in ("restart", "crash")
         self._topics = Topics(NODE)
         for event in self._log:
             self._topics.replay(event)
         self._topics.restarted()
-        return [], []
+        return (self._topics.crashed(UUID(int=0)).events if what == "crash" else []), []
 
     def _state(self) -> Iterator[str]:
         for name, topic in self._topics.by_name.items():
-            yield f"= {name} #{topic.topic_id.int}: {topic.partition_count} partitions{options(topic.overrides)}"
+            epoch = f", epoch {topic.leader_epoch}" if topic.leader_epoch else ""
+            yield f"= {name} #{topic.topic_id.int}: {topic.partition_count} partitions{epoch}{options(topic.overrides)}"
         for name, overrides in self._topics.broker_overrides.items():
             yield f"= broker {name or 'all'}:{options(overrides)}"
 
@@ -110,6 +113,8 @@ def shown(event: MetadataRecord) -> str:
             return f"ConfigRecord {kind} {event.resource_name or 'all'} {event.name}={event.value}"
         case RemoveTopicRecord():
             return f"RemoveTopicRecord #{event.topic_id.int}"
+        case RegisterBrokerRecord():
+            return f"RegisterBrokerRecord node={event.broker_id} epoch={event.broker_epoch}"
         case ProducerIdsRecord():
             return f"ProducerIdsRecord node={event.broker_id} next={event.next_producer_id}"
 
