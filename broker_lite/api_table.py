@@ -3,6 +3,7 @@
 from pylog.broker_lite.api import Api
 from pylog.broker_lite.apis import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -15,6 +16,7 @@ from pylog.broker_lite.apis import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -25,6 +27,7 @@ from pylog.broker_lite.apis import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -75,4 +78,7 @@ API_BY_KEY = _table(
     describe_producers.API,
     describe_topic_partitions.API,
     offset_for_leader_epoch.API,
+    elect_leaders.API,
+    alter_partition_reassignments.API,
+    list_partition_reassignments.API,
 )

@@ -9,13 +9,16 @@ import pytest
 
 import pylog
 from pylog.broker_lite.protocol import (
+    alter_partition_reassignments,
     create_topics,
     delete_records,
     describe_cluster,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     find_coordinator,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_fetch,
@@ -462,6 +465,50 @@ def test_metadata_of_topics_is_as_kafkas(
             for topic in ask(side, metadata.SPEC, request, version).topics
         ]
         return sorted(found, key=lambda topic: topic[:2])
+
+    theirs, ours = map(seen, sides)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("election_type", [0, 1, 5])
+@pytest.mark.parametrize("named", ["some", "none", "all"])
+def test_there_is_nothing_to_elect(sides: list[str], version: int, election_type: int, named: str) -> None:
+    topic = elect_leaders.ElectLeadersTopic
+    wanted = {"some": [topic("read", [0, 9]), topic("nowhere", [0])], "none": [], "all": None}[named]
+    request = elect_leaders.ElectLeadersRequest(election_type, wanted)
+
+    def seen(side: str) -> Any:
+        answer = ask(side, elect_leaders.SPEC, request, version)
+        found = [
+            (topic.topic, [(one.partition_id, one.error_code) for one in topic.partition_result])
+            for topic in answer.replica_election_results
+            if topic.topic != "__consumer_offsets"
+        ]
+        return answer.error_code, sorted(found)
+
+    theirs, ours = map(seen, sides)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("replicas", [None, [1], [2], [1, 2], [1, 1], []])
+def test_partitions_stay_where_they_are(sides: list[str], replicas: list[int] | None) -> None:
+    partition = alter_partition_reassignments.ReassignablePartition
+    request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+        topics=[
+            alter_partition_reassignments.ReassignableTopic("read", [partition(0, replicas), partition(9, replicas)]),
+            alter_partition_reassignments.ReassignableTopic("nowhere", [partition(0, replicas)]),
+        ]
+    )
+
+    def seen(side: str) -> Any:
+        answer = ask(side, alter_partition_reassignments.SPEC, request)
+        under_way = list_partition_reassignments.ListPartitionReassignmentsRequest()
+        return (
+            answer.error_code,
+            [[one.error_code for one in topic.partitions] for topic in answer.responses],
+            ask(side, list_partition_reassignments.SPEC, under_way),
+        )
 
     theirs, ours = map(seen, sides)
     assert ours == theirs

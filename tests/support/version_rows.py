@@ -170,6 +170,34 @@ def list_config_resources(connection: socket.socket, version: int) -> None:
     assert ("versions" in names) == (version >= 1)
 
 
+def elect_leaders(connection: socket.socket, version: int) -> None:
+    theirs = admin.ElectLeadersRequest.TopicPartitions
+    topics = [theirs(topic="versions", partitions=[0, 9], version=version)]
+    request = admin.ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=1000, version=version)
+    answered = ask(connection, request, admin.ElectLeadersResponse, version)
+    (found,) = answered.replica_election_results
+    assert [(one.partition_id, one.error_code) for one in found.partition_result] == [(0, 84), (9, 3)]
+
+
+def alter_partition_reassignments(connection: socket.socket, version: int) -> None:
+    theirs = admin.AlterPartitionReassignmentsRequest.ReassignableTopic
+    wanted: list[tuple[int, list[int] | None]] = [(0, [1]), (0, None), (0, [2]), (9, [1])]
+    partitions = [
+        theirs.ReassignablePartition(partition_index=index, replicas=replicas, version=version)
+        for index, replicas in wanted
+    ]
+    topics = [theirs(name="versions", partitions=partitions, version=version)]
+    request = admin.AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=topics, version=version)
+    answered = ask(connection, request, admin.AlterPartitionReassignmentsResponse, version)
+    assert [one.error_code for one in answered.responses[0].partitions] == [0, 85, 39, 3]
+
+
+def list_partition_reassignments(connection: socket.socket, version: int) -> None:
+    request = admin.ListPartitionReassignmentsRequest(timeout_ms=1000, topics=None, version=version)
+    answered = ask(connection, request, admin.ListPartitionReassignmentsResponse, version)
+    assert (answered.error_code, answered.topics) == (0, [])
+
+
 MORE: dict[int, Callable[[socket.socket, int], None]] = {
     21: delete_records,
     23: offset_for_leader_epoch,
@@ -181,5 +209,8 @@ MORE: dict[int, Callable[[socket.socket, int], None]] = {
     37: create_partitions,
     44: incremental_alter_configs,
     74: list_config_resources,
+    43: elect_leaders,
+    45: alter_partition_reassignments,
+    46: list_partition_reassignments,
     75: describe_topic_partitions,
 }
