@@ -144,3 +144,25 @@ def test_memory_so_short_that_nothing_stays_in_it_is_waited_for_in_the_end(
     with serving([data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
         monkeypatch.setattr(DiskFile, "read_ahead", lambda file, position, length: None)
         assert decoded(client.ask(fetched(50, 15_000))).error_code == ErrorCode.NONE
+
+
+def test_of_what_is_sent_from_a_file_each_piece_is_read_by_a_thread_first_where_it_is_not_in_memory(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[tuple[int, int]] = []
+    read_ahead = DiskFile.read_ahead
+
+    def noted(file: DiskFile, position: int, length: int) -> None:
+        assert threading.current_thread().name.startswith("cold-read")
+        pieces.append((position, length))
+        read_ahead(file, position, length)
+
+    with serving([data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
+        warm = decoded(client.ask(fetched(0, 1 << 20)))
+        monkeypatch.setattr(DiskFile, "is_in_memory", lambda file, position, length: False)
+        monkeypatch.setattr(DiskFile, "read_ahead", noted)
+        monkeypatch.setattr("pylog.broker_lite.connection._SENDFILE_BYTES_MAX", 400_000)
+        cold = decoded(client.ask(fetched(0, 1 << 20)))
+        assert bytes(cold.records or b"") == bytes(warm.records or b"")
+        size_bytes = len(warm.records or b"")
+        assert pieces == [(0, 400_000), (400_000, 400_000), (800_000, size_bytes - 800_000)]
