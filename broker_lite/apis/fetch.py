@@ -52,8 +52,8 @@ def answer(broker: "Broker", request: Request) -> Answer:
         except RequestError as error:
             return list(fetch.encode_response_pieces([], version, error.code))
     bytes_max = min(message.max_bytes, broker.fetch_bytes_max)
-    # It must not wait for more than it may send.
-    message = message._replace(max_bytes=bytes_max, min_bytes=min(message.min_bytes, bytes_max))
+    if bytes_max < message.max_bytes or bytes_max < message.min_bytes:  # it must not wait for more than it may send
+        message = message._replace(max_bytes=bytes_max, min_bytes=min(message.min_bytes, bytes_max))
     found = _find(broker, message, session)
     if not found.cold and (message.max_wait_ms <= 0 or _enough(found, message, session)):
         return _parts(found, session, version)
