@@ -43,6 +43,11 @@ class Wanted:
     session_ms: int = 10_000
 
 
+class Owner(Protocol):
+    def look(self) -> set[int]:
+        """The partitions that it is assigned; raises if it has failed."""
+
+
 class Client(Protocol):
     def poll(self) -> list[Read]: ...
 
@@ -260,7 +265,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def until_shared(group: Iterable[Member | ProcessMember], partitions: int) -> None:
+def until_shared(group: Iterable[Owner], partitions: int) -> None:
     """Every partition has one owner, and every member the same share."""
     group = list(group)
 
