@@ -15,20 +15,19 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
-from pylog.broker_lite import cold
 from pylog.broker_lite.client import Client
 from pylog.broker_lite.foreign_protocols import looks_like
 from pylog.broker_lite.protocol.framing import SIZE_BYTES
 from pylog.broker_lite.protocol.wire import I32, MalformedFrame
-from pylog.storage.log import FileSlice
-from pylog.storage.ports import NOT_WAITING, WouldWait
+from pylog.broker_lite.sending import Parts, Sender, together
 
 if TYPE_CHECKING:
     from pylog.broker_lite.connections import Connections
 
 logger = logging.getLogger(__name__)
 
-Parts = list[bytes | bytearray | FileSlice]
+__all__ = ["Answer", "Connection", "Parts", "Unheard"]
+
 Answer = Parts | None | Awaitable[Parts | None]  # None: the client wants no answer (acks=0)
 
 
@@ -39,10 +38,7 @@ class Unheard(Exception):
 _AHEAD_BYTES = 64 * 1024  # of requests that wait for the one before them; more stays in the socket
 _SMALL_BYTES = 1024  # a request of this size may always come, however short memory is: a heartbeat is one
 _GROWTH = 4  # a frame gets so many times the memory of what has come of it
-_SENDFILE_BYTES_MIN = 48 * 1024  # below this one read and one write are cheaper than a sendfile
-_SENDFILE_BYTES_MAX = 2 << 20  # at once: as much is read ahead for a client that may not take it
 _TOGETHER_BYTES = 4 * 1024  # answers up to this many bytes leave in one system call, if their requests came in one
-_WRITE_BYTES = 256 * 1024  # of small pieces of an answer, before the client must have taken some
 _PRODUCE = b"\0\0"  # its key
 
 
@@ -54,19 +50,17 @@ class Connection(asyncio.BufferedProtocol):
         "_buffer",
         "_client",
         "_counted_bytes",
-        "_drained",
         "_end",
         "_ended",
         "_finishing",
-        "_in_sendfile",
         "_lost",
         "_peer",
+        "_sender",
         "_start",
         "_starved",
         "_task",
         "_transport",
         "_under_way_bytes",
-        "_write_paused",
         "_writes_records",
         "address",
         "frame_since",
@@ -89,9 +83,6 @@ class Connection(asyncio.BufferedProtocol):
         self._answers = bytearray()  # that have not been written yet
         self._task: asyncio.Task[None] | None = None
         self._writes_records = False  # the task: it goes on though the client has gone
-        self._drained: asyncio.Future[None] | None = None
-        self._in_sendfile = False
-        self._write_paused = False
         self._starved = False  # stopped reading until there is memory
         self._finishing = False  # no more is read; what has come whole is answered
         self._ended = False  # by us: nothing more is taken up
@@ -103,12 +94,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._sender = Sender(self._transport, self._progressed)
         self._all.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lost, self._write_paused = True, False
+        self._lost = True
         self._all.remove(self)
-        self._wake_writer()
+        self._sender.lose()
         if self._task is None:
             self._advance()
         elif not self._writes_records:
@@ -133,19 +125,21 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._sender.is_paused = True
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        self.touched = self._all.tick
-        self._wake_writer()
+        self._progressed()
+        self._sender.resume()
         self._advance()
+
+    def _progressed(self) -> None:
+        self.touched = self._all.tick
 
     # Frames
 
     @property
     def is_idle(self) -> bool:
-        return self._task is None and not self._write_paused
+        return self._task is None and not self._sender.is_paused
 
     @property
     def held_bytes(self) -> int:
@@ -154,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         """Take up whole frames while nothing is under way, then keep what is left and make room for more."""
-        while self._task is None and not self._write_paused and not self._ended:
+        while self._task is None and not self._sender.is_paused and not self._ended:
             frame = self._next_frame()
             if frame is None:
                 break
@@ -191,9 +185,9 @@ class Connection(asyncio.BufferedProtocol):
             if answer is None:
                 return
             if isinstance(answer, list):
-                together = _together(answer)
-                if together is not None:
-                    self._answers += together
+                whole = together(answer)
+                if whole is not None:
+                    self._answers += whole
                     if len(self._answers) >= _TOGETHER_BYTES:
                         self._write_answers()
                     return
@@ -218,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         left = self._end - self._start
         if not left:
             self._release()
-        elif self._task is not None or self._write_paused:  # whole requests, perhaps, that wait
+        elif not self.is_idle:  # whole requests, perhaps, that wait
             if self._buffer is self._all.received:
                 self._own(self._buffer[self._start : self._end])
             if left >= _AHEAD_BYTES or self._all.memory.is_short:
@@ -317,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _send_now(self, parts: Parts) -> None:
         try:
             if not self._lost and not self._ended:
-                await self._send(parts)
+                await self._sender.send(parts)
         except asyncio.CancelledError:  # the client has gone, or we have had enough of it
             self._abort()
         except (ConnectionError, RuntimeError) as error:  # RuntimeError: the transport is closing
@@ -328,55 +322,8 @@ class Connection(asyncio.BufferedProtocol):
             self._abort()
         finally:
             self._task = None
-            self.touched = self._all.tick
+            self.touched = self.frame_since = self._all.tick
             self._advance()
-
-    async def _send(self, parts: Parts) -> None:
-        pending = bytearray()
-        for part in parts:
-            if isinstance(part, FileSlice):
-                if part.length >= _SENDFILE_BYTES_MIN:
-                    self._transport.write(pending)
-                    pending = bytearray()
-                    await self._send_file(part)
-                    continue
-                pending += await _read(part)
-            else:
-                pending += part
-            if len(pending) >= _WRITE_BYTES:
-                self._transport.write(pending)
-                pending = bytearray()
-                await self._client_takes_some()
-        self._transport.write(pending)
-
-    async def _send_file(self, part: FileSlice) -> None:
-        """By pieces: of each it is asked first whether it is in memory, and none is read ahead of the client by far."""
-        loop = asyncio.get_running_loop()
-        file, position, end = part.file, part.position, part.position + part.length
-        while position < end:
-            count = min(end - position, _SENDFILE_BYTES_MAX)
-            if not file.is_in_memory(position, count):
-                await cold.waited(file.read_ahead, position, count)
-            self._in_sendfile = True
-            try:
-                sent = await loop.sendfile(self._transport, file, position, count)  # type: ignore[arg-type]
-            finally:
-                self._in_sendfile = False
-            if sent != count:
-                raise OSError(f"{count - sent} bytes are missing at the end of {file.path}")
-            position += count
-            self.touched = self._all.tick
-
-    async def _client_takes_some(self) -> None:
-        if self._write_paused:
-            self._drained = asyncio.get_running_loop().create_future()
-            await self._drained
-        if self._lost:
-            raise ConnectionResetError("in the middle of an answer")
-
-    def _wake_writer(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
 
     # The end
 
@@ -391,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
         self._release()
 
     def abort(self) -> None:
-        if self._in_sendfile and self._task is not None:  # which must be out of the socket before it is closed
+        if self._sender.is_in_file and self._task is not None:
             self._ended = True
             self._task.cancel()
         else:
@@ -411,36 +358,3 @@ class Connection(asyncio.BufferedProtocol):
     def _abort(self) -> None:
         self._ended = True
         self._transport.abort()
-
-
-def _together(answer: Parts) -> bytes | None:
-    """The whole of it, if it is small and can be had without waiting; None: it is for a task to send."""
-    slices_bytes = 0
-    for part in answer:
-        if isinstance(part, FileSlice):
-            slices_bytes += part.length
-    if not slices_bytes:
-        return b"".join(cast(list[bytes], answer))
-    if slices_bytes >= _SENDFILE_BYTES_MIN:
-        return None
-    try:
-        with NOT_WAITING:
-            return b"".join([_bytes_of(part) if isinstance(part, FileSlice) else part for part in answer])
-    except WouldWait:
-        return None
-
-
-async def _read(part: FileSlice) -> bytes:
-    try:
-        with NOT_WAITING:
-            return _bytes_of(part)
-    except WouldWait as read:
-        await cold.waited(read.wait)
-    return _bytes_of(part)
-
-
-def _bytes_of(part: FileSlice) -> bytes:
-    data = part.file.read_at(part.position, part.length)
-    if len(data) != part.length:
-        raise OSError(f"{part.length - len(data)} bytes are missing at the end of {part.file.path}")
-    return data

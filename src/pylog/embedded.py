@@ -28,7 +28,7 @@ class BrokerFailed(RuntimeError):
 
 class Broker:
     """`config` has Kafka's names (`{"num.partitions": 4}`). With `data`, one directory or several, the data is kept.
-    With `metrics` ("127.0.0.1:0") there is a `metrics_url`."""
+    With `metrics` ("127.0.0.1:0") there is a `metrics_url`. `listeners` in the configuration stand for `listen`."""
 
     def __init__(
         self,
