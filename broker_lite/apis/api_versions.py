@@ -1,13 +1,22 @@
 """ApiVersions, key 18. v3: flexible, features. What is not implemented is not in the answer."""
 
+import re
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.protocol.api_versions import SPEC, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pylog.broker_lite.protocol.api_versions import (
+    SOFTWARE_SINCE,
+    SPEC,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 from pylog.broker_lite.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # what may name a client, or its version
 
 
 def _ranges() -> list[ApiVersion]:
@@ -21,6 +30,10 @@ def _ranges() -> list[ApiVersion]:
 
 
 def handle(broker: "Broker", message: ApiVersionsRequest, request: Request) -> ApiVersionsResponse:
+    if request.version >= SOFTWARE_SINCE and not (
+        _SOFTWARE.fullmatch(message.client_software_name) and _SOFTWARE.fullmatch(message.client_software_version)
+    ):
+        return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(api_keys=_ranges())
 
 

@@ -7,11 +7,13 @@ in the body of v0, which every client reads; the response header never has tags.
 from pylog.broker_lite.protocol.schema import array, boolean, int16, int32, int64, message, string
 from pylog.broker_lite.protocol.spec import ApiSpec
 
+SOFTWARE_SINCE = 3
+
 
 @message
 class ApiVersionsRequest:
-    client_software_name: str = string(since=3)
-    client_software_version: str = string(since=3)
+    client_software_name: str = string(since=SOFTWARE_SINCE)
+    client_software_version: str = string(since=SOFTWARE_SINCE)
 
 
 @message

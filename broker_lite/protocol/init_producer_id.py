@@ -17,7 +17,7 @@ class InitProducerIdResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()
     producer_id: int = int64(-1)
-    producer_epoch: int = int16()
+    producer_epoch: int = int16(-1)
 
 
 SPEC = ApiSpec("InitProducerId", 22, 0, 5, 2, InitProducerIdRequest, InitProducerIdResponse)

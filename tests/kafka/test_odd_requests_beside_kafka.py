@@ -10,6 +10,7 @@ import pytest
 import pylog
 from pylog.broker_lite.protocol import (
     alter_partition_reassignments,
+    api_versions,
     create_topics,
     delete_records,
     describe_cluster,
@@ -17,6 +18,7 @@ from pylog.broker_lite.protocol import (
     describe_topic_partitions,
     elect_leaders,
     find_coordinator,
+    init_producer_id,
     list_offsets,
     list_partition_reassignments,
     metadata,
@@ -24,6 +26,7 @@ from pylog.broker_lite.protocol import (
     offset_fetch,
     offset_for_leader_epoch,
 )
+from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchPartition
 from pylog.storage.batch import HEADER_BYTES, pack_header, read_header
 from pylog.storage.codecs import GZIP, ZSTD
@@ -509,6 +512,38 @@ def test_partitions_stay_where_they_are(sides: list[str], replicas: list[int] | 
             [[one.error_code for one in topic.partitions] for topic in answer.responses],
             ask(side, list_partition_reassignments.SPEC, under_way),
         )
+
+    theirs, ours = map(seen, sides)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(
+    ("name", "software_version"),
+    [("x", "1"), ("apache-kafka-java", "4.3.1"), ("", ""), ("bad name", "1"), ("x", "1 2"), ("-x", "1"), ("x.", "1")],
+)
+def test_a_client_says_who_it_is_as_to_kafka(sides: list[str], name: str, software_version: str, version: int) -> None:
+    request = api_versions.ApiVersionsRequest(name, software_version)
+
+    def seen(side: str) -> Any:
+        answer = ask(side, api_versions.SPEC, request, version)
+        return answer.error_code, bool(answer.api_keys)
+
+    theirs, ours = map(seen, sides)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("known", [(-1, -1), (5, 3), (5, -1), (-1, 3)])
+def test_ids_are_given_to_producers_as_kafka_does(sides: list[str], known: tuple[int, int]) -> None:
+    request = init_producer_id.InitProducerIdRequest(None, 1000, *known)
+
+    def seen(side: str) -> Any:
+        deadline = time.monotonic() + 60
+        while True:
+            answer = ask(side, init_producer_id.SPEC, request)
+            if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # it asks for its first ids
+                return answer.error_code, answer.producer_id >= 0, answer.producer_epoch
+            assert time.monotonic() < deadline
 
     theirs, ours = map(seen, sides)
     assert ours == theirs
