@@ -22,6 +22,7 @@ from pylog.storage.batch import (
     BatchHeader,
 )
 from pylog.storage.errors import InvalidBatch, InvalidTimestamp
+from pylog.storage.index import INT32_MAX
 from pylog.storage.segment import Placed
 from pylog.storage.transactions import Marker, read_marker
 
@@ -46,7 +47,7 @@ def place(
     Returns where the batches are, those of them that have a producer, and the latest timestamp."""
     placed: list[Placed] = []
     sequenced: list[Sequenced] = []
-    position, end = 0, len(batches)
+    position, end, base_offset = 0, len(batches), next_offset
     view = batches if type(batches) is memoryview else memoryview(batches)
     latest_ms = NO_TIMESTAMP
     while position < end:
@@ -84,6 +85,8 @@ def place(
         position = behind
     if not placed:
         raise InvalidBatch("there is no batch to append")
+    if next_offset - base_offset > INT32_MAX + 1:  # one segment takes them all, and its indexes count from its first
+        raise InvalidBatch(f"batches that are appended together say they hold {next_offset - base_offset} records")
     return placed, sequenced, latest_ms
 
 

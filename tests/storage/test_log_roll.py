@@ -8,6 +8,7 @@ import pytest
 
 from pylog.storage import codecs
 from pylog.storage.batch import pack_header, read_header
+from pylog.storage.errors import InvalidBatch
 from pylog.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from pylog.storage.log import LogConfig, PartitionLog
 from tests.support.clock import SettableClock
@@ -77,6 +78,24 @@ def test_an_offset_that_does_not_fit_into_the_index_rolls(tmp_path: Path, counts
         log.append(batch, 0)
     assert base_offsets(log) == bases
     assert log.log_end_offset == sum(counts)
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["in a new log", "behind another batch"])
+def test_batches_whose_offsets_fit_into_no_index_together_are_refused(tmp_path: Path, before: int) -> None:
+    config = LogConfig(index_interval_bytes=0)
+    log = log_in(tmp_path, config)
+    for _ in range(before):
+        log.append(batch_of(1), 0)
+    together = bytearray()
+    for number, count in enumerate([(1 << 31) - 1, 2]):
+        batch = batch_of(1, codec=codecs.GZIP, timestamp_ms=START_MS + number)
+        pack_header(batch, 0, read_header(batch)._replace(record_count=count, last_offset_delta=count - 1))
+        together += batch
+    with pytest.raises(InvalidBatch, match="2147483649 records"):
+        log.append(together, 0)
+    log.append(batch_of(1), 0)
+    log.close()
+    assert offsets_in(PartitionLog(log.directory, config)) == list(range(before + 1))
 
 
 # -- by time
