@@ -240,8 +240,11 @@ class Segment:
     def pin(self) -> None:
         """Open everything that reads need, and keep it until `release`: the names are about to stand for other files,
         so none is read or written. If this fails the segment is as it was before."""
-        self.file, self.latest_timestamp_ms  # noqa: B018 (both look at files)
+        file = self.file
+        self._open_files.closed(self)  # from here on no other thread, which opens many, closes it for us
+        self._file = file
         try:
+            self.latest_timestamp_ms  # noqa: B018 (looks at files)
             self.aborts.pin()
             self.offsets.pin()
             self.times.pin()
@@ -249,7 +252,6 @@ class Segment:
             self.release()
             raise
         self._pinned = True
-        self._open_files.closed(self)
 
     def release(self) -> None:
         """Descriptors go when nobody reads any more."""

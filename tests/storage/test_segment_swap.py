@@ -8,6 +8,7 @@ from pylog.storage import swap
 from pylog.storage.batch import pack_header, read_header
 from pylog.storage.errors import DamagedSegment
 from pylog.storage.log import LogConfig, PartitionLog
+from pylog.storage.open_files import Closable, OpenFiles
 from pylog.storage.records import Record, encode_batch
 from pylog.storage.recovery import Trust
 from pylog.storage.segment import LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX
@@ -221,9 +222,17 @@ def test_a_swap_that_is_called_off_leaves_the_log_as_it_was() -> None:
     assert log.begin_swap(log.shape, [0, 4])
 
 
-def test_segments_that_are_being_replaced_stay_readable_whatever_their_names_stand_for() -> None:
+class Crowded(OpenFiles):
+    def opened(self, holder: Closable) -> None:
+        super().opened(holder)
+        holder.release()  # as a thread does that has just opened as many others
+
+
+@pytest.mark.parametrize("open_files", [OpenFiles(), Crowded()], ids=["few are open", "too many are open"])
+def test_segments_that_are_being_replaced_stay_readable_whatever_their_names_stand_for(open_files: OpenFiles) -> None:
     files = SimulatedFiles()
-    log = _filled(files)
+    directory, config = _filled(files).directory, LogConfig(index_interval_bytes=0)
+    log = PartitionLog(directory, config, Trust(clean=False), files=files, open_files=open_files)
     assert log.begin_swap(log.shape, [0, 4])
     for suffix in (LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX):
         for base in (0, 4):
