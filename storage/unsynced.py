@@ -52,11 +52,15 @@ class Unsynced:
 
     def take(self, segments: Segments) -> Taken:
         """First the end, then the marks, then what is marked: an append moves the end, then marks it. First the active
-        segment, then the list that a roll moves it to."""
+        segment, then the list that a roll moves it to. Only a mark that was seen is taken away."""
         self.since_ms = None
         end_offset = segments.active.next_offset
-        active_changed, self.active = self.active or end_offset != self.flushed_offset, False
-        names, self.names = self.names, False
+        active_changed = end_offset != self.flushed_offset
+        if self.active:
+            self.active, active_changed = False, True
+        names = self.names
+        if names:
+            self.names = False
         active = segments.active
         with self._listing:
             sealed, self.sealed = self.sealed, []

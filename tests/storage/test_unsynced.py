@@ -81,6 +81,22 @@ def test_an_append_that_has_not_made_its_mark_yet_is_synced_by_its_offset(segmen
     assert unsynced.take(segments).active_changed
 
 
+def test_a_mark_that_is_made_while_a_flush_looks_at_it_is_left_for_the_next(segments: Segments) -> None:
+    class Racing(Unsynced):
+        """The owner's thread rolls or appends behind every look of the other one at a mark."""
+
+        def __getattribute__(self, name: str) -> object:
+            found = super().__getattribute__(name)
+            if name in ("active", "names"):
+                setattr(self, name, True)
+            return found
+
+    unsynced = Racing(segments, trusted=True, recovery_point=0)
+    taken = unsynced.take(segments)
+    assert (taken.active_changed, taken.names) == (False, False)
+    assert (object.__getattribute__(unsynced, "active"), object.__getattribute__(unsynced, "names")) == (True, True)
+
+
 @pytest.mark.parametrize(("complete", "recovery_point"), [(True, 31), (False, 30)])
 def test_the_recovery_point_follows_a_flush_that_left_nothing_out(
     segments: Segments, complete: bool, recovery_point: int
