@@ -22,6 +22,7 @@ from pylog.storage.errors import CleanerFailed, StorageError
 from pylog.storage.log import PartitionLog
 from pylog.storage.ports import FileSystem
 from pylog.storage.producers import snapshot_name
+from pylog.storage.segment import ABORTED_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ class CompactionJob:
             if self._stopped:  # before it began
                 cleaner.stop()
             self.result = cleaner.wait()
+            self._read_ahead()
         except (CleanerFailed, OSError) as error:  # killed, a bug, a full disk: a later run may do better
             if not self._stopped:
                 self._put_off(error)
@@ -109,6 +111,13 @@ class CompactionJob:
         except StorageError as error:
             self._give_up(error)
             raise
+
+    def _read_ahead(self) -> None:
+        """`begin` looks at all indexes of the old segments, and its thread is not to wait for a disk."""
+        for base_offset in self._base_offsets:
+            for suffix in (OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX):
+                with contextlib.suppress(OSError):  # `begin` will see
+                    self._files.read(swap.file_of(self.plan.directory, base_offset, suffix))
 
     def stop(self) -> None:
         """From another thread: `clean` raises, also if it has yet to begin."""

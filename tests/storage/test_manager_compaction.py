@@ -246,6 +246,28 @@ def test_a_checkpoint_that_cannot_be_written_costs_another_run_and_no_more() -> 
     assert world.dirtiest() == "a-0"
 
 
+def test_the_owner_reads_no_file_that_the_cleaners_thread_has_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    log = world.filled("a")
+    log.segments()
+    job = world.manager.next_compaction()
+    assert job is not None
+    read: set[Path] = set()
+    look = SimulatedFiles.read_at
+
+    def read_at(files: SimulatedFiles, path: Path, position: int, length: int) -> bytes:
+        read.add(path)
+        return look(files, path, position, length)
+
+    monkeypatch.setattr(SimulatedFiles, "read_at", read_at)
+    job.clean()
+    by_cleaner = set(read)
+    read.clear()
+    assert job.begin()
+    assert read
+    assert read <= by_cleaner
+
+
 def test_segments_that_cannot_be_held_open_are_let_go() -> None:
     world = World(open_files_max=3)
     log = world.filled("a")
