@@ -16,8 +16,9 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
-_READ, _DELETE, _DESCRIBE = 3, 6, 8  # Kafka's numbers of operations
-_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE  # everybody may do everything
+_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11  # Kafka's numbers of operations
+# Everybody may do everything.
+_OPERATIONS = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE | 1 << _DESCRIBE_CONFIGS | 1 << _ALTER_CONFIGS
 
 
 async def handle(broker: "Broker", message: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse:

@@ -35,7 +35,7 @@ async def handle(broker: "Broker", message: FindCoordinatorRequest, request: Req
         return FindCoordinatorResponse(coordinators=found)
     return FindCoordinatorResponse(
         error_code=found[0].error_code,
-        error_message=found[0].error_message,
+        error_message=found[0].error_message or ErrorCode.NONE.name,  # so does Kafka say that nothing is wrong
         node_id=found[0].node_id,
         host=found[0].host,
         port=found[0].port,
@@ -47,7 +47,7 @@ def _coordinator(broker: "Broker", key: str, endpoint: Endpoint) -> Coordinator:
         broker.coordinator_of(key)
     except RequestError as error:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
-    return Coordinator(key, broker.node_id, *endpoint)
+    return Coordinator(key, broker.node_id, *endpoint, error_message="")
 
 
 def _none(key: str, code: ErrorCode, text: str) -> Coordinator:

@@ -294,7 +294,7 @@ def describe_groups(connection: socket.socket, version: int) -> None:
     assert (found.error_code, found.group_state, found.protocol_data) == (0, "Stable", "range")
     assert [(one.member_id, one.client_id) for one in found.members] == [(member_id, "versions")]
     assert (missing.error_code, missing.group_state) == (69 if version >= 6 else 0, "Dead")
-    assert version < 3 or set(found.authorized_operations) == {3, 6, 8}  # read, delete, describe
+    assert version < 3 or set(found.authorized_operations) == {3, 6, 8, 10, 11}  # read, delete, describe; configs
 
 
 def list_groups(connection: socket.socket, version: int) -> None:

@@ -1,24 +1,14 @@
 """Commits and what is read of them, odd ones too: ours are answered, and kept, as a real Kafka does it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-import pylog
-from pylog.broker_lite.protocol import (
-    consumer_offsets,
-    create_topics,
-    find_coordinator,
-    metadata,
-    offset_commit,
-    offset_fetch,
-)
+from pylog.broker_lite.protocol import consumer_offsets, offset_commit, offset_fetch
 from pylog.broker_lite.protocol.consumer_offsets import OffsetCommitKey
-from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -31,57 +21,20 @@ from pylog.broker_lite.protocol.offset_fetch import (
 )
 from pylog.storage.batch import walk
 from pylog.storage.records import Record, decode_batch
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.group_members import until
+from tests.support.beside_kafka import OWN_TOPIC, Side, two_sides
 from tests.support.wire_requests import ask
 
 CONFIG = {"offsets.topic.num.partitions": "1"}
 TOPICS = {"t": 3, "u": 1}
-OWN_TOPIC = "__consumer_offsets"
 ALL_TOPICS_SINCE, GROUPS_SINCE, IDS_SINCE = 2, 8, 10
 ID_OF_NONE = UUID(int=77)
 METADATA_UNITS_MAX = 4096
 
 
-@dataclass
-class Side:
-    servers: str
-    data: Path
-    ids: dict[str, UUID]
-
-    def plain(self, tree: Any) -> Any:
-        """An answer with the names of topics where their ids are: those differ."""
-        text = repr(tree)
-        for name, topic_id in self.ids.items():
-            text = text.replace(repr(topic_id), f"<id of {name}>")
-        return text
-
-
 @pytest.fixture(scope="module")
 def sides() -> Iterator[list[Side]]:
-    with pylog.Broker(config=CONFIG) as ours, ApacheKafka(CONFIG) as theirs:
-        yield [_prepared(ours.bootstrap_servers, ours.data), _prepared(theirs.bootstrap_servers, theirs.data)]
-
-
-def _prepared(servers: str, data: Path) -> Side:
-    wanted = [create_topics.CreatableTopic(name, count, 1) for name, count in TOPICS.items()]
-    ask(servers, create_topics.SPEC, create_topics.CreateTopicsRequest(wanted, 30_000), 5)
-    asked = [metadata.MetadataRequestTopic(name=name) for name in TOPICS]
-    ids: dict[str, UUID] = {}
-
-    def is_there() -> bool:
-        found = ask(servers, metadata.SPEC, metadata.MetadataRequest(topics=asked), 12)
-        ids.update({topic.name: topic.topic_id for topic in found.topics if topic.error_code == ErrorCode.NONE})
-        return ids.keys() == TOPICS.keys()
-
-    until(is_there, "the topics")
-    side = Side(servers, data, ids)
-    ask(servers, find_coordinator.SPEC, find_coordinator.FindCoordinatorRequest("first"), 2)  # makes its topic
-    request = OffsetCommitRequest("first", topics=[topic_of(side, "u", (0, 1))])
-    until(lambda: _code(ask(servers, offset_commit.SPEC, request, 8)) == ErrorCode.NONE, "the coordinator")
-    own = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=OWN_TOPIC)])
-    ids[OWN_TOPIC] = ask(servers, metadata.SPEC, own, 12).topics[0].topic_id
-    return side
+    with two_sides(TOPICS, CONFIG) as both:
+        yield both
 
 
 def _code(answer: offset_commit.OffsetCommitResponse) -> int:
