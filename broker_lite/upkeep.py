@@ -22,6 +22,7 @@ from pylog.storage.manager import LogManager
 
 logger = logging.getLogger(__name__)
 
+LOGS_A_TURN = 100  # some ten microseconds each
 LOOK_MS = 1000  # for sealed segments that are not on the disk, and for files whose time has come
 
 Round = Callable[[], Awaitable[Any]]
@@ -124,7 +125,10 @@ class Upkeep:
     async def delete(self) -> None:
         """Records that have had their time. That they are gone is on the disk before their files go."""
         await self._look_at_times()
-        moved = self._logs.expire()
+        logs, moved = self._logs.items(), []
+        for start in range(0, len(logs), LOGS_A_TURN):
+            moved += self._logs.expire(logs[start : start + LOGS_A_TURN])
+            await asyncio.sleep(0)
         if moved:
             await self._on_disk(self._logs.store_starts)
             doomed = self._logs.detach(moved)

@@ -250,11 +250,12 @@ class LogManager:
         with self._or_told(log.directory):
             log.segments()
 
-    def expire(self) -> list[Key]:
-        """Move the starts of logs whose records have had their time; which logs have segments below. The owner's."""
+    def expire(self, some: Iterable[tuple[Key, PartitionLog]] | None = None) -> list[Key]:
+        """Move the starts of logs whose records have had their time; which logs have segments below. Of `some` logs,
+        for who cannot stay with thousands of them, or of all. The owner's."""
         moved = []
         now_ms = self._clock.now_ms()
-        for key, log in list(self._logs.items()):  # another thread may be opening one
+        for key, log in self.items() if some is None else some:
             if log.failure is None and not log.is_swapping:
                 with self._or_told(log.directory):
                     if self._expire(log, now_ms):

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from pylog.broker_lite import upkeep
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.upkeep import LOOK_MS, Upkeep
 from pylog.storage.errors import CleanerFailed
@@ -210,6 +211,34 @@ def test_the_loop_has_its_turns_while_the_times_of_many_logs_are_looked_at(files
 
     on(files, fill)
     on(files, look)
+
+
+def test_the_loop_has_its_turns_while_the_records_of_many_logs_expire(files, monkeypatch):
+    monkeypatch.setattr(upkeep, "LOGS_A_TURN", 2)
+    count = 6
+
+    async def work(broker):
+        await broker.create_topic("t", count, ONE_BATCH_A_SEGMENT | {"retention.ms": "100"})
+        logs = [broker.partition("t", partition).log for partition in range(count)]
+        for partition in range(count):
+            for _ in range(2):
+                await produce_one(broker, "t", batch_of(2, timestamp_ms=START_MS), partition=partition)
+        files.clock.advance(1000)
+        seen = set()
+
+        async def watch():
+            while True:
+                seen.add(sum(log.log_start_offset > 0 for log in logs))
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        await broker.upkeep.delete()
+        watching.cancel()
+        assert len(seen) >= count // 2  # and not all at once
+        assert all(log.log_start_offset == 4 for log in logs)
+        assert f"{0:020d}.log.deleted" in names_in(files, "t-5")
+
+    on(files, work)
 
 
 def test_a_log_whose_times_cannot_be_read_does_not_keep_the_others(files, caplog):
