@@ -20,7 +20,6 @@ from pylog.storage.errors import DamagedFile, InvalidBatch
 from pylog.storage.ports import Buffer, FileSystem
 from pylog.storage.records import Record, decode_batch, encode_batch
 
-SUFFIX = ".txnindex"
 ENTRY_BYTES = 34
 
 _ABORT = 0

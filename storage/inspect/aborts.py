@@ -30,11 +30,7 @@ class AbortedCheck:
         before = self._place.base_offset - 1
         try:
             for entry in TransactionIndex(self._path, files).entries():
-                ok = (
-                    0 <= entry.first_offset < entry.last_offset
-                    and 0 <= entry.last_stable_offset <= entry.last_offset + 1
-                )
-                if not ok or entry.producer_id < 0 or entry.last_offset <= before:
+                if not _can_be(entry) or entry.last_offset <= before:
                     self._wrong(f"{_shown(entry)} cannot follow offset {before}")
                     continue
                 before = entry.last_offset
