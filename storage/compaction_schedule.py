@@ -1,7 +1,7 @@
 """Which log is compacted next: the dirtiest of those that are due, and neither given up nor put off.
 
-No log keeps the others from being compacted. One that is damaged is given up until the next start; one whose run
-failed for another reason is put off, and the others come first.
+No log keeps the others from being compacted. One that is damaged is given up until the next start, one whose keys need
+more memory until there is more; one whose run failed for another reason is put off, and the others come first.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from pylog.storage import compaction
 from pylog.storage.compaction import CleaningPlan, Dirt
 from pylog.storage.compaction_job import CompactionJob, StartCleaner, plan_for
 from pylog.storage.data_directory import Key
-from pylog.storage.errors import LogClosed, LogOffline, StorageError
+from pylog.storage.errors import DedupeBufferTooSmall, LogClosed, LogOffline, StorageError
 from pylog.storage.graveyard import Graveyard
 from pylog.storage.homes import Homes
 from pylog.storage.log import PartitionLog
@@ -36,7 +36,7 @@ class CompactionSchedule:
         clock: Clock,
     ) -> None:
         """`logs` are the open ones; they come and go."""
-        self.uncleanable: dict[Key, Exception] = {}  # logs that compaction found damaged
+        self.uncleanable: dict[Key, Exception] = {}  # logs that were given up, most of them damaged
         self._put_off: dict[Key, int] = {}  # logs whose compaction failed, and when to try again
         self._logs = logs
         self._homes = homes
@@ -50,6 +50,14 @@ class CompactionSchedule:
         """The log is deleted; another one may have its name."""
         self.uncleanable.pop(key, None)
         self._put_off.pop(key, None)
+
+    def give_memory(self, dedupe_buffer_bytes: int) -> None:
+        """For the next run. More of it may be enough for logs that were given up for its want."""
+        if dedupe_buffer_bytes > self.dedupe_buffer_bytes:
+            for key, error in list(self.uncleanable.items()):
+                if isinstance(error, DedupeBufferTooSmall):
+                    self.uncleanable.pop(key, None)
+        self.dedupe_buffer_bytes = dedupe_buffer_bytes
 
     def next(self) -> CompactionJob | None:
         now_ms = self._clock.now_ms()

@@ -340,7 +340,7 @@ class LogManager:
 
     @dedupe_buffer_bytes.setter
     def dedupe_buffer_bytes(self, size_bytes: int) -> None:
-        self._compactions.dedupe_buffer_bytes = size_bytes
+        self._compactions.give_memory(size_bytes)
 
     def next_compaction(self) -> CompactionJob | None:
         """The dirtiest of the logs that are due. The owner's; one at a time."""

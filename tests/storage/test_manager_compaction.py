@@ -9,7 +9,7 @@ import pytest
 
 from pylog.storage.compaction import CleaningPlan, CleaningResult
 from pylog.storage.compaction_job import CompactionJob
-from pylog.storage.errors import CleanerFailed, StorageError
+from pylog.storage.errors import CleanerFailed, DamagedSegment, DedupeBufferTooSmall, StorageError
 from pylog.storage.kernels.cleaner import clean
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.manager import COMPACTION_RETRY_MS, LogManager
@@ -143,6 +143,28 @@ def test_a_log_whose_cleaner_fails_waits_until_the_others_had_their_turn(error: 
     assert world.dirtiest() == "b-0"
     assert world.manager.uncleanable == {}
     world.clock.advance(COMPACTION_RETRY_MS)
+    assert world.dirtiest() == "a-0"
+
+
+def test_a_log_whose_keys_need_more_memory_is_compacted_when_there_is_more() -> None:
+    world = World()
+    for topic, appends in (("a", 40), ("b", 30)):
+        world.filled(topic, appends)
+
+    def fails(plan: CleaningPlan) -> None:
+        if plan.directory.name == "a-0":
+            raise DedupeBufferTooSmall("too small")
+        raise DamagedSegment(plan.directory, 0, "damaged")
+
+    world.fails = fails
+    for _ in range(2):
+        job = world.manager.next_compaction()
+        assert job is not None
+        with pytest.raises(StorageError):
+            job.clean()
+    for memory_bytes, given_up in ((1 << 16, ["a", "b"]), (1 << 15, ["a", "b"]), (1 << 17, ["b"])):
+        world.manager.dedupe_buffer_bytes = memory_bytes
+        assert sorted(topic for topic, _ in world.manager.uncleanable) == given_up
     assert world.dirtiest() == "a-0"
 
 
