@@ -37,6 +37,7 @@ class Unheard(Exception):
 
 _AHEAD_BYTES = 64 * 1024  # of requests that wait for the one before them; more stays in the socket
 _SMALL_BYTES = 1024  # a request of this size may always come, however short memory is: a heartbeat is one
+_LARGE_BYTES = 64 * 1024  # to make memory for more takes as long as to receive what it is for
 _GROWTH = 4  # a frame gets so many times the memory of what has come of it
 _TOGETHER_BYTES = 4 * 1024  # answers up to this many bytes leave in one system call, if their requests came in one
 _PRODUCE = b"\0\0"  # its key
@@ -52,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         "_counted_bytes",
         "_end",
         "_ended",
+        "_expected_bytes",
         "_finishing",
         "_lost",
         "_peer",
@@ -78,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer: bytearray | None = None  # between two calls of asyncio's it is never the shared one
         self._start = 0  # of the next frame, its size included
         self._end = 0  # of what was received
+        self._expected_bytes = 0  # of the next frame, where the last one was large: it is received where it stays
         self._counted_bytes = 0  # of the buffer, if it is our own
         self._under_way_bytes = 0  # of the request that is worked on
         self._answers = bytearray()  # that have not been written yet
@@ -108,8 +111,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._buffer is None:
-            # Where memory is short only the size is read, which tells whether the rest can be.
-            return self._all.size_view if self._all.memory.is_short else self._all.received_view
+            if self._all.memory.is_short:  # the size alone tells whether the rest can be read
+                return self._all.size_view
+            expects = self._expected_bytes and self._task is None
+            spare = self._all.spare_of(self._expected_bytes) if expects else None
+            if spare is None:
+                return self._all.received_view
+            self._own(spare, 0)
+            return memoryview(spare)
         if self._end == len(self._buffer):  # requests that wait for the one before them
             return self._all.received_view
         return memoryview(self._buffer)[self._end :]
@@ -232,15 +241,21 @@ class Connection(asyncio.BufferedProtocol):
         """For more of the frame of which so many bytes have come; False: not now."""
         buffer, size = self._buffer, _SMALL_BYTES
         assert buffer is not None
-        is_own = buffer is not self._all.received
-        if is_own and self._start == 0 and self._end < len(buffer):
-            return True
         if left >= SIZE_BYTES:
             size = SIZE_BYTES + I32.unpack_from(buffer, self._start)[0]
+            self._expected_bytes = size if size > _LARGE_BYTES else 0
         wanted = min(size, max(_SMALL_BYTES, _GROWTH * left))
+        is_own = buffer is not self._all.received
+        fits = is_own and len(buffer) <= _GROWTH * wanted  # or it is for others, who need it more
+        if fits and self._start == 0 and self._end < len(buffer):
+            return True
         if not is_own or self._start:  # a frame begins
             self.frame_since = self._all.tick
             self._all.memory.no_more(self)
+        if fits and wanted <= len(buffer):
+            buffer[:left] = buffer[self._start : self._end]
+            self._start, self._end = 0, left
+            return True
         if wanted > _SMALL_BYTES and wanted > self._counted_bytes:
             if not self._all.memory.take(self, wanted - self._counted_bytes):
                 self._starved = True
@@ -248,8 +263,10 @@ class Connection(asyncio.BufferedProtocol):
                     self._own(buffer[self._start : self._end])
                 return False
             self._counted_bytes = wanted
-        grown = bytearray(wanted)
+        grown = (self._all.spare_of(wanted) if wanted > _LARGE_BYTES else None) or bytearray(wanted)
         grown[:left] = memoryview(buffer)[self._start : self._end]
+        if is_own and len(buffer) > _LARGE_BYTES:
+            self._all.keep_spare(buffer)
         self._own(grown, left)
         return True
 
@@ -263,10 +280,12 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer, self._start, self._end = buffer, 0, len(buffer) if end is None else end
 
     def _release(self) -> None:
-        self._buffer = None
+        buffer, self._buffer = self._buffer, None
         self._start = self._end = 0
         counted, self._counted_bytes = self._counted_bytes, 0
-        if counted:
+        if counted and buffer is not None:
+            if counted > _LARGE_BYTES:
+                self._all.keep_spare(buffer)
             self._all.memory.give_back(counted)
         if not self._under_way_bytes:
             self._all.memory.no_more(self)

@@ -18,6 +18,8 @@ from pylog.broker_lite.protocol.framing import SIZE_BYTES
 logger = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 256 * 1024
+_SPARES_MAX = 4
+_SPARE_BYTES_MAX = 2 << 20
 _TICK_SECONDS = 1
 _STALL_TICKS_MAX = 10  # for a request to come whole, while others wait for the memory that it holds
 _FINISH_SECONDS_MAX = 5  # for what is under way when the broker stops
@@ -29,6 +31,7 @@ class Connections:
         self.received = bytearray(_RECEIVE_BYTES)  # whoever receives has it, until it has dealt with what came
         self.received_view = memoryview(self.received)
         self.size_view = self.received_view[:SIZE_BYTES]
+        self._spares: list[bytearray] = []
         self.memory = FrameMemory(config["queued.max.request.bytes"])
         self.tick = 0
         self.made_count = self.refused_count = self.idle_closed_count = 0
@@ -41,6 +44,20 @@ class Connections:
         self._is_finishing = False
         self._empty: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
+
+    # Buffers for large requests
+
+    def spare_of(self, size_bytes: int) -> bytearray | None:
+        """At least so large, if there is one."""
+        spares = self._spares
+        return spares.pop() if spares and len(spares[-1]) >= size_bytes else None
+
+    def keep_spare(self, buffer: bytearray) -> None:
+        """Nobody uses it any more: handlers have copied what they need."""
+        if len(buffer) <= _SPARE_BYTES_MAX:
+            if len(self._spares) == _SPARES_MAX:
+                del self._spares[0]
+            self._spares.append(buffer)
 
     # Who is there
 
