@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable
+import threading
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -22,6 +22,15 @@ _NO_WAIT = getattr(os, "RWF_NOWAIT", 0)  # 0: this system has no such reads
 _LOOK_BYTES = 256 * 1024  # between two looks at what is in memory: neighbours come, and go, together
 _AHEAD_BYTES = 256 * 1024
 _looked_at = bytearray(1)
+
+
+class _Own(threading.local):
+    """Of a thread."""
+
+    scratch = memoryview(b"")
+
+
+_own = _Own()
 
 
 class DiskFile(LogFile):
@@ -40,7 +49,10 @@ class DiskFile(LogFile):
     def read_at(self, position: int, length: int) -> bytes:
         if NOT_WAITING.waits:
             return os.pread(self._descriptor, length, position)
-        return _read_at_once(self._descriptor, position, length, partial(self.read_ahead, position, length))
+        try:
+            return _read_at_once(self._descriptor, position, length)
+        except BlockingIOError:
+            raise WouldWait(partial(self.read_ahead, position, length)) from None
 
     def is_in_memory(self, position: int, length: int) -> bool:
         try:
@@ -164,7 +176,9 @@ class Disk(FileSystem):
         try:
             if NOT_WAITING.waits:
                 return os.pread(descriptor, length, position)
-            return _read_at_once(descriptor, position, length, partial(self.read_at, path, position, length))
+            return _read_at_once(descriptor, position, length)
+        except BlockingIOError:
+            raise WouldWait(partial(self.read_at, path, position, length)) from None
         finally:
             os.close(descriptor)
 
@@ -221,22 +235,20 @@ class Disk(FileSystem):
             raise
 
 
-def _read_at_once(descriptor: int, position: int, length: int, wait: Callable[[], object]) -> bytes:
-    """WouldWait if it is not in memory. A part of it is none: fewer bytes mean the end of the file."""
-    buffer = bytearray(length)
+def _read_at_once(descriptor: int, position: int, length: int) -> bytes:
+    """BlockingIOError if it is not in memory. A part of it is none: fewer bytes mean the end of the file."""
+    if length > len(_own.scratch):
+        _own.scratch = memoryview(bytearray(length))
+    buffer = _own.scratch[:length]
     try:
         count = os.preadv(descriptor, [buffer], position, _NO_WAIT)
-    except BlockingIOError:
-        raise WouldWait(wait) from None
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
         return os.pread(descriptor, length, position)
-    if count == length:
-        return bytes(buffer)
-    if _NO_WAIT and position + count < os.fstat(descriptor).st_size:
-        raise WouldWait(wait)
-    return bytes(memoryview(buffer)[:count])
+    if count < length and _NO_WAIT and position + count < os.fstat(descriptor).st_size:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return bytes(buffer[:count])
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
