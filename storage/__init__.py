@@ -8,7 +8,7 @@ From the bytes up; each file opens with what it promises:
     epochs, epoch_file, producers, snapshots   what follows from the batches of a log, and the files that keep it
     unsynced, condition, age                   what is not on the disk yet; whether a log can be used; when it rolls
     log, log_config, appending, time_search    a partition's log: append, read, flush, delete, truncate
-    recovery, recovered_*, cuts                opening it: what is trusted, what is replayed, what is cut
+    recovery, recovered_*, cuts, failed_sync   opening it: what is trusted, replayed, cut, written anew
     retention, compaction*, views              what has had its time: decided here, done by the manager
     cleaner_process, cleaned_*, swap           the cleaner, and how its segments take the place of others
     data_directory, checkpoints, homes         locks, markers, offsets; where logs live

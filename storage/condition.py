@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pylog.storage import failed_sync
 from pylog.storage.errors import LogClosed, LogOffline, StorageError
+from pylog.storage.ports import FileSystem
 
 _log = logging.getLogger(__name__)
 
@@ -20,10 +22,11 @@ NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}  # never said by fsync: if it is he
 
 
 class Condition:
-    __slots__ = ("_directory", "failure", "is_closed", "is_unusable")
+    __slots__ = ("_directory", "_files", "failure", "is_closed", "is_unusable")
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: FileSystem) -> None:
         self._directory = directory
+        self._files = files
         self.failure: Exception | None = None
         self.is_closed = False
         self.is_unusable = False  # closed, or failed
@@ -36,6 +39,8 @@ class Condition:
             self.failure = error
             self.is_unusable = True
             _log.error("%s is offline: %s", self._directory, error)
+            if isinstance(error, OSError):
+                failed_sync.leave_note(self._directory, self._files)
 
     def heard(self, error: OSError) -> None:
         if error.errno not in PASSING:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pylog.storage import swap, time_search
+from pylog.storage import failed_sync, swap, time_search
 from pylog.storage.age import Age
 from pylog.storage.appending import Sequenced, place
 from pylog.storage.batch import CONTROL, NO_TIMESTAMP
-from pylog.storage.condition import NO_DESCRIPTOR, Condition
+from pylog.storage.condition import NO_DESCRIPTOR, PASSING, Condition
 from pylog.storage.cuts import Cut
 from pylog.storage.disk import DISK
 from pylog.storage.epoch_file import EpochFile
@@ -30,7 +30,7 @@ from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, LogFile, SystemClock
 from pylog.storage.producers import Duplicate, Producers
 from pylog.storage.recovered_producers import producers_at_end
-from pylog.storage.recovery import CLEAN, Loader, Trust
+from pylog.storage.recovery import CLEAN, Loaded, Loader, Trust
 from pylog.storage.segment import Segment
 from pylog.storage.segments import FileSlice, Segments
 from pylog.storage.snapshots import Snapshots
@@ -70,7 +70,7 @@ class PartitionLog:
         self._clock = clock or SystemClock()
         open_files = OpenFiles() if open_files is None else open_files
         files.make_directory(directory)
-        loaded = Loader(directory, config, trust, files, open_files).load()
+        loaded = self._loaded(trust, open_files)
         self.cuts: list[Cut] = loaded.cuts
         self.producers: Producers = loaded.producers
         self.epochs: LeaderEpochs = loaded.epochs
@@ -79,7 +79,8 @@ class PartitionLog:
         self._start_offset = max(trust.log_start_offset, self.first_base_offset)
         self._high_watermark = self.log_end_offset
         self.producers.high_watermark_moved(self._high_watermark)
-        self._condition = Condition(directory)
+        self._condition = Condition(directory, files)
+        self._has_note = loaded.has_note
         self._changed = not loaded.trusted
         self._unsynced = Unsynced(self._segments, trusted=loaded.trusted, recovery_point=trust.recovery_point)
         self._snapshots = Snapshots(directory, files)
@@ -87,6 +88,14 @@ class PartitionLog:
         self._flushing = threading.Lock()  # held while files are synced, renamed or removed
         if not loaded.epochs_stored:
             self._store_epochs()
+
+    def _loaded(self, trust: Trust, open_files: OpenFiles) -> Loaded:
+        try:
+            return Loader(self.directory, self.config, trust, self._files, open_files).load()
+        except OSError as error:
+            if error.errno not in PASSING:
+                failed_sync.leave_note(self.directory, self._files)
+            raise
 
     @property
     def failure(self) -> Exception | None:
@@ -317,6 +326,9 @@ class PartitionLog:
                 self._condition.fail(error)
                 raise LogOffline(f"{self.directory}: {error}") from error
             self._unsynced.synced(taken, complete=complete)
+            if self._has_note and complete:
+                self._files.remove(self.directory / failed_sync.NOTE_NAME)
+                self._has_note = False
 
     def _sync_sealed(self, segment: Segment) -> None:
         try:

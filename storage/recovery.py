@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from pylog.storage import swap
+from pylog.storage import failed_sync, swap
 from pylog.storage.batch import BatchHeader
 from pylog.storage.checkpoints import RECOVERY_POINTS
 from pylog.storage.cuts import Cut, Cuts
@@ -58,6 +58,7 @@ class Loaded:
     epochs_stored: bool
     cuts: list[Cut]
     trusted: bool  # nothing had to be repaired: all of it is known to be on the disk
+    has_note: bool  # of a sync that failed; to be removed after the next that succeeds
 
 
 class Loader:
@@ -74,9 +75,11 @@ class Loader:
         self._segments: list[Segment] = []
         self._cuts = Cuts(directory, files)
         self._repaired = False
+        self._has_note = False
 
     def load(self) -> Loaded:
         sizes = swap.tidy(self._directory, self._files)
+        self._has_note = failed_sync.NOTE_NAME in sizes
         base_offsets = self._base_offsets(sizes)
         first_offset = base_offsets[0] if base_offsets else 0
         producers = RecoveredProducers(self._directory, snapshot_offsets(sizes), first_offset, self._files)
@@ -99,12 +102,18 @@ class Loader:
         for segment in segments:
             segment.release()
         return Loaded(
-            segments, producers.producers, epochs.epochs, epochs.are_stored, self._cuts.made, self._all_is_trusted
+            segments,
+            producers.producers,
+            epochs.epochs,
+            epochs.are_stored and not self._has_note,
+            self._cuts.made,
+            self._all_is_trusted,
+            self._has_note,
         )
 
     @property
     def _all_is_trusted(self) -> bool:
-        return self._trust.clean and not self._repaired and not self._cuts.made
+        return self._trust.clean and not (self._repaired or self._cuts.made or self._has_note)
 
     def _open_segments(
         self, base_offsets: list[int], sizes: dict[str, int], producers: RecoveredProducers, epochs: RecoveredEpochs
@@ -130,6 +139,8 @@ class Loader:
             else:
                 if not producers.are_loaded:
                     producers.load(self._segments, base_offset)
+                if self._has_note:
+                    failed_sync.write_anew(segment.path, self._files)
                 whole = self._recover(segment, max(next_offset, base_offset), following, producers, epochs)
             segment.release()
             next_offset = segment.next_offset

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pylog.storage.epochs import LeaderEpochs
 from pylog.storage.errors import DamagedFile, StorageError
+from pylog.storage.failed_sync import NOTE_NAME
 from pylog.storage.inspect import names
 from pylog.storage.inspect.deep import SHALLOW, Depth
 from pylog.storage.inspect.findings import Report, Severity
@@ -172,6 +173,10 @@ class _PartitionVerifier:
                 self._check_orphan(path)
             case None if ".cut-" in name:
                 report.add(Severity.NOTE, path, "cut off by a recovery, and kept; no part of the log")
+            case None if name == NOTE_NAME:
+                report.add(
+                    Severity.NOTE, path, "the disk failed: the next start writes anew what it may not have kept"
+                )
 
     def _check_orphan(self, path: Path) -> None:
         """An index without a log. A stop leaves one where the log was deleted, compacted or cut, and says so by

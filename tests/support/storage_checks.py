@@ -9,6 +9,7 @@ import pytest
 from pylog.storage.batch import MAGIC, NO_TIMESTAMP, TRANSACTIONAL, read_header, walk
 from pylog.storage.epochs import FILE_NAME as EPOCHS_NAME
 from pylog.storage.errors import OutOfOrderSequence
+from pylog.storage.failed_sync import NOTE_NAME
 from pylog.storage.log import PartitionLog
 from pylog.storage.manager import METADATA_NAME
 from pylog.storage.ports import FileSystem
@@ -97,7 +98,7 @@ def _check_segment(
 
 def _check_names(log: PartitionLog, files: FileSystem) -> None:
     """Nothing is left lying around but what was cut off."""
-    wanted = {EPOCHS_NAME, METADATA_NAME, snapshot_name(log.log_end_offset)}
+    wanted = {EPOCHS_NAME, METADATA_NAME, snapshot_name(log.log_end_offset), NOTE_NAME}
     for segment in log._segments:
         wanted |= {segment.path.with_suffix(suffix).name for suffix in SUFFIXES}
         wanted.add(snapshot_name(segment.base_offset))

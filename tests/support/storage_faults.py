@@ -2,8 +2,8 @@
 
 A full disk refuses, and that is all: the log is as it was, and goes on when there is room (though a crash of the
 machine may bring back what was refused, as it may take what was not flushed). A sync that failed takes its
-log offline; what was promised before is kept, and the other logs go on. Nothing that lies behind that sync is promised
-again, also not by the next process: the disk has forgotten it, and does not say so."""
+log offline; what was promised before is kept, and the other logs go on. What lies behind that sync is promised again by
+the next process only, which has written it anew: the disk has forgotten it, and does not say so."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ FULL_STEPS_MAX = 4
 ROOM_BYTES_MAX = 700
 SYNC_CHANCE = 0.08
 SYNCS_BEFORE_MAX = 3
+RESTART_CHANCE = 0.5
 
 
 class FaultyWorkload(Workload):
@@ -26,7 +27,7 @@ class FaultyWorkload(Workload):
         self._fate = Random(seed + 1)  # its own, so that the steps do not depend on it
         self._full_steps = 0
         self._doomed: Key | None = None
-        self.refused = 0
+        self.refused = self.restarted_offline = 0
         self.offline: set[Key] = set()
         super().__init__(seed, before_operation)
 
@@ -87,17 +88,17 @@ class FaultyWorkload(Workload):
                 assert isinstance(error, OSError)
                 assert error.errno == errno.ENOSPC
                 twin.refused()
-        if any(twin.under_way for key, twin in self.twins.items() if key not in self.offline):
-            if self.offline:
-                self.steps = 0  # and that is all: a new process would believe what the disk has forgotten
-            else:
-                self._restart()
+        half_done = any(twin.under_way for key, twin in self.twins.items() if key not in self.offline)
+        if half_done or (self.offline and self._fate.random() < RESTART_CHANCE):
+            self._restart()
 
     def _restart(self) -> None:
-        """Half of a deletion is done: a new process finds out."""
+        """Half of a deletion is done, or a log is offline: a new process finds out."""
         self.story.append("-- restarted")
         self.files.capacity_bytes = None
         self._doomed = None
+        self.restarted_offline += bool(self.offline)
+        self.offline.clear()
         self._live(self.files.after_process_crash())
         self._start()
 
@@ -118,7 +119,8 @@ class FaultyWorkload(Workload):
 
     def _reopen(self, key: Key) -> None:
         if self.offline:
-            return  # the next process would believe what the disk has forgotten
+            self._restart()
+            return
         self.files.capacity_bytes = None
         self.files.heal()
         self._doomed = None
