@@ -87,8 +87,15 @@ def produced(servers: str, topic: str, batch: bytes) -> ProducedPartition:
     return produce.decode_response(answer[5:], 9)[0]
 
 
-@pytest.mark.parametrize("codec", UNFOLDED_BYTES, ids=codecs.NAME_BY_CODEC.get)
-@pytest.mark.parametrize("topic", ["compacted", "recompressed", "unfolded"])
+@pytest.mark.parametrize(
+    ("topic", "codec"),
+    [
+        pytest.param(topic, codec, id=f"{topic} {codecs.NAME_BY_CODEC[codec]}")
+        for topic in ("compacted", "recompressed", "unfolded")
+        for codec in UNFOLDED_BYTES
+        if (topic, codec) != ("recompressed", codecs.LZ4)  # it is as the topic wants it, and nobody looks inside
+    ],
+)
 def test_a_bomb_is_refused_and_its_memory_is_not_taken(broker: pylog.Broker, topic: str, codec: int) -> None:
     assert broker.pid is not None
     data = bomb(codec)
