@@ -174,9 +174,7 @@ class _PartitionVerifier:
             case None if ".cut-" in name:
                 report.add(Severity.NOTE, path, "cut off by a recovery, and kept; no part of the log")
             case None if name == NOTE_NAME:
-                report.add(
-                    Severity.NOTE, path, "the disk failed: the next start writes anew what it may not have kept"
-                )
+                report.add(Severity.NOTE, path, "the disk failed: the next start writes anew what it may not have kept")
 
     def _check_orphan(self, path: Path) -> None:
         """An index without a log. A stop leaves one where the log was deleted, compacted or cut, and says so by
