@@ -106,13 +106,15 @@ class _Producer:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def goes_on_with(self, header: BatchHeader) -> bool:
-        """Whether this batch is the next of its epoch, and in no transaction, nor is one open. There is more that may
-        come: `_check_data` tells."""
-        return (
-            header.producer_epoch == self.epoch >= 0
-            and header.base_sequence == (self.last_sequence + 1) & _SEQUENCE_MAX
-            and self.transaction_start < 0
-        )
+        """Whether this batch is the next of its epoch and cannot be one that was here before, and no transaction is
+        open. There is more that may come: `_check_data` tells."""
+        first = header.base_sequence
+        if header.producer_epoch != self.epoch or self.epoch < 0 or self.transaction_start >= 0:
+            return False
+        for kept in self.batches:  # behind one without a sequence number they begin anew
+            if kept.first_sequence == first:
+                return False
+        return first == (self.last_sequence + 1) & _SEQUENCE_MAX
 
 
 class Producers:

@@ -11,9 +11,6 @@ from tests.support.group_transcripts import CONTROLS, Transcript, read_steps
 
 TRANSCRIPTS = Path(__file__).parents[1] / "broker_lite/machines/transcripts"
 OURS_ALONE = {"where_we_differ"}
-# A request that waits is not answered, so nobody could tell when it has arrived. With one thread of each kind, what was
-# sent before an answered request comes before what is sent after it.
-IN_ORDER = {"num.network.threads": "1", "num.io.threads": "1"}
 
 
 def _needs_no_clock(path: Path) -> bool:
@@ -26,7 +23,7 @@ FILES = [path for path in sorted(TRANSCRIPTS.glob("*.txt")) if path.stem not in 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[ApacheKafka]:
-    with ApacheKafka({"offsets.topic.num.partitions": "1"} | IN_ORDER) as started:
+    with ApacheKafka({"offsets.topic.num.partitions": "1"}) as started:
         yield started
 
 

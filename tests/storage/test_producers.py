@@ -200,6 +200,11 @@ def test_a_repeat_is_found_where_the_sequence_wraps() -> None:
     assert producers.check([data(SEQUENCE_MAX - 4, 77)]) == Duplicate(0, 9, 50)
 
 
+def test_a_repeat_behind_a_batch_without_a_sequence_is_found() -> None:
+    producers = after(data(0), data(-1, 10))  # behind which sequences begin anew
+    assert producers.check([data(0, 20)]) == Duplicate(0, 9, 50)
+
+
 def test_a_repeat_behind_the_marker_of_its_transaction_is_found() -> None:
     assert after(*ENDED).check([data(0, transactional=True)]) == Duplicate(0, 9, 50)
 

@@ -20,6 +20,7 @@ from tests.support.group_transcripts import TOPICS, Answered, Names
 ANSWER_SECONDS_MAX = 20.0
 READY_SECONDS_MAX = 60.0
 STATE_SECONDS_MAX = 2.0
+TAKEN_UP_SECONDS = 0.3
 
 
 class _Waiting(NamedTuple):
@@ -62,7 +63,18 @@ class KafkaSide:
     def ask(self, who: str, api: Any, request: Any, version: int) -> None:
         """One that waits keeps its connection to itself: Kafka answers the requests of a connection in order."""
         idle = self._idle.setdefault(who, [])
-        connection = idle.pop() if idle else socket.create_connection(self._address)
+        connection = idle.pop() if idle else self._connected()
+        self._send(who, connection, api, request, version)
+
+    def _connected(self) -> socket.socket:
+        """A request on a connection that Kafka has not taken up yet could be overtaken by later ones on others."""
+        connection = socket.create_connection(self._address)
+        self._send("new", connection, find_coordinator.SPEC, find_coordinator.FindCoordinatorRequest("g"), 2)
+        self._read(self._waiting[-1])
+        self._idle.pop("new")
+        return connection
+
+    def _send(self, who: str, connection: socket.socket, api: Any, request: Any, version: int) -> None:
         frame = bytearray()
         framing.write_request_header(frame, api.key, version, 1, who, flexible=api.is_flexible(version))
         frame += api.encode_request(request, version)
@@ -85,6 +97,10 @@ class KafkaSide:
                 found.append(self._read(one))
                 if one.who in missing:
                     missing.remove(one.who)
+        # A request that waits is not answered, so nobody can tell when Kafka takes it up; the next is not to pass it.
+        found += [self._read(one) for one in self._readable(0)]
+        if self._waiting:
+            time.sleep(TAKEN_UP_SECONDS)
         return found + [self._read(one) for one in self._readable(0)]
 
     def _readable(self, seconds_max: float) -> list[_Waiting]:
