@@ -44,9 +44,13 @@ def data(tmp_path: Path) -> Path:
             batch = batch_of(1, value=number.to_bytes(2) * (BATCH_BYTES // 2))
             request = ProduceRequest(None, -1, 1000, [ProducePartition("t", 0, batch)])
             client.ask(frame(0, 7, b"".join(produce.encode_request(request, 7))))
-    if not all(made_cold(path) for path in (directory / "t-0").iterdir()):
-        pytest.skip("the file system of the temporary directory cannot tell what is in memory, or has all there")
+    make_cold(directory)
     return directory
+
+
+def make_cold(data: Path) -> None:
+    if not all(made_cold(path) for path in (data / "t-0").iterdir()):
+        pytest.skip("the file system of the temporary directory cannot tell what is in memory, or has all there")
 
 
 class SlowDisk:
@@ -104,6 +108,7 @@ def test_cold_records_are_the_same_records(data: Path, offset: int, bytes_max: i
 @pytest.mark.parametrize("bytes_max", [15_000, 1 << 20], ids=["a little", "much"])
 def test_while_somebody_waits_for_the_disk_others_are_answered(data: Path, slow_disk: SlowDisk, bytes_max: int) -> None:
     with serving([data], config=CONFIG) as served:
+        make_cold(data)  # the start has looked at the ends of segments, and the kernel read ahead
         reader, other = WireClient(served.bootstrap_servers), WireClient(served.bootstrap_servers)
         reader.send(fetched(50, bytes_max))
         assert slow_disk.waits.acquire(timeout=30), "it does not wait for the disk where it should"
@@ -118,6 +123,7 @@ def test_while_somebody_waits_for_the_disk_others_are_answered(data: Path, slow_
 
 def test_a_reader_that_goes_while_the_disk_works_is_forgotten(data: Path, slow_disk: SlowDisk) -> None:
     with serving([data], config=CONFIG) as served:
+        make_cold(data)
         with WireClient(served.bootstrap_servers) as reader:
             reader.send(fetched(50, 1 << 20))
             assert slow_disk.waits.acquire(timeout=30)
