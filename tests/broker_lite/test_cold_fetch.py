@@ -13,7 +13,7 @@ from pylog.broker_lite.protocol.metadata import MetadataRequest, MetadataRequest
 from pylog.broker_lite.protocol.produce import ProducePartition, ProduceRequest
 from pylog.storage.disk import Disk, DiskFile
 from pylog.storage.errors import LogOffline
-from tests.support.cold import made_cold
+from tests.support.cold import ColdFiles
 from tests.support.connected import serving
 from tests.support.logs import batch_of
 from tests.support.wire_clients import API_VERSIONS, WireClient, frame
@@ -35,7 +35,7 @@ def decoded(answer: bytes) -> FetchedPartition:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A topic of some segments, of which nothing is in memory."""
+    """A topic of some segments."""
     directory = tmp_path / "data"
     with serving([directory], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
@@ -44,13 +44,16 @@ def data(tmp_path: Path) -> Path:
             batch = batch_of(1, value=number.to_bytes(2) * (BATCH_BYTES // 2))
             request = ProduceRequest(None, -1, 1000, [ProducePartition("t", 0, batch)])
             client.ask(frame(0, 7, b"".join(produce.encode_request(request, 7))))
-    make_cold(directory)
     return directory
 
 
-def make_cold(data: Path) -> None:
-    if not all(made_cold(path) for path in (data / "t-0").iterdir()):
-        pytest.skip("the file system of the temporary directory cannot tell what is in memory, or has all there")
+@pytest.fixture
+def cold_data(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of which nothing is in memory."""
+    cold = ColdFiles(monkeypatch)
+    for path in (data / "t-0").iterdir():
+        cold.forget(path)
+    return data
 
 
 class SlowDisk:
@@ -96,8 +99,8 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
         pytest.param(BATCHES - 1, 1 << 20, id="the last one"),
     ],
 )
-def test_cold_records_are_the_same_records(data: Path, offset: int, bytes_max: int) -> None:
-    with serving([data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
+def test_cold_records_are_the_same_records(cold_data: Path, offset: int, bytes_max: int) -> None:
+    with serving([cold_data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
         cold = decoded(client.ask(fetched(offset, bytes_max)))
         warm = decoded(client.ask(fetched(offset, bytes_max)))
         assert cold.error_code == ErrorCode.NONE
@@ -106,9 +109,10 @@ def test_cold_records_are_the_same_records(data: Path, offset: int, bytes_max: i
 
 
 @pytest.mark.parametrize("bytes_max", [15_000, 1 << 20], ids=["a little", "much"])
-def test_while_somebody_waits_for_the_disk_others_are_answered(data: Path, slow_disk: SlowDisk, bytes_max: int) -> None:
-    with serving([data], config=CONFIG) as served:
-        make_cold(data)  # the start has looked at the ends of segments, and the kernel read ahead
+def test_while_somebody_waits_for_the_disk_others_are_answered(
+    cold_data: Path, slow_disk: SlowDisk, bytes_max: int
+) -> None:
+    with serving([cold_data], config=CONFIG) as served:
         reader, other = WireClient(served.bootstrap_servers), WireClient(served.bootstrap_servers)
         reader.send(fetched(50, bytes_max))
         assert slow_disk.waits.acquire(timeout=30), "it does not wait for the disk where it should"
@@ -121,9 +125,8 @@ def test_while_somebody_waits_for_the_disk_others_are_answered(data: Path, slow_
         other.close()
 
 
-def test_a_reader_that_goes_while_the_disk_works_is_forgotten(data: Path, slow_disk: SlowDisk) -> None:
-    with serving([data], config=CONFIG) as served:
-        make_cold(data)
+def test_a_reader_that_goes_while_the_disk_works_is_forgotten(cold_data: Path, slow_disk: SlowDisk) -> None:
+    with serving([cold_data], config=CONFIG) as served:
         with WireClient(served.bootstrap_servers) as reader:
             reader.send(fetched(50, 1 << 20))
             assert slow_disk.waits.acquire(timeout=30)
@@ -132,22 +135,22 @@ def test_a_reader_that_goes_while_the_disk_works_is_forgotten(data: Path, slow_d
             assert decoded(other.ask(fetched(50, 1 << 20))).error_code == ErrorCode.NONE
 
 
-def test_a_disk_that_fails_a_thread_is_asked_again_by_the_log(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_a_thread_is_asked_again_by_the_log(cold_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log, not the thread, decides what an error means: here it has passed."""
 
     def fails(file: DiskFile, position: int, length: int) -> None:
         raise OSError(5, "Input/output error")
 
-    with serving([data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
+    with serving([cold_data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
         monkeypatch.setattr(DiskFile, "read_ahead", fails)
         assert decoded(client.ask(fetched(50, 15_000))).error_code == ErrorCode.NONE
         assert not isinstance(served.broker.partitions["t", 0].log.failure, LogOffline)
 
 
 def test_memory_so_short_that_nothing_stays_in_it_is_waited_for_in_the_end(
-    data: Path, monkeypatch: pytest.MonkeyPatch
+    cold_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving([data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
+    with serving([cold_data], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
         monkeypatch.setattr(DiskFile, "read_ahead", lambda file, position, length: None)
         assert decoded(client.ask(fetched(50, 15_000))).error_code == ErrorCode.NONE
 

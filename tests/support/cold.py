@@ -1,40 +1,66 @@
-"""Files of which nothing is in memory, so that a read has to wait for the disk."""
+"""Files of which nothing is in memory, so that a read has to wait for the disk.
 
-import ctypes
+The kernel's own memory is of no use to a test: each look at a file makes it begin to read, and a fast disk is at times
+done before the look is over. So its answers are played here."""
+
+import errno
+import itertools
 import mmap
 import os
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from pylog.storage.disk import DISK
+import pytest
 
-_SECONDS_MAX = 10
-_libc = ctypes.CDLL(None, use_errno=True)
+from pylog.storage import disk
 
-
-def made_cold(path: Path) -> bool:
-    """The kernel forgets what it has of the file; False where the file system does not, or cannot tell."""
-    size_bytes = path.stat().st_size
-    if not size_bytes:
-        return True
-    file = DISK.open(path)
-    os.pread(file.fileno(), 1, 0)
-    able_to_tell = file.is_in_memory(0, 1)
-    deadline = time.monotonic() + _SECONDS_MAX
-    while time.monotonic() < deadline:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        if not _has_pages(path, size_bytes):
-            return able_to_tell
-        time.sleep(0.05)  # pages that are just being written, or read ahead, stay
-    return False
+_PAGE = mmap.PAGESIZE
+_NO_WAIT = 8
 
 
-def _has_pages(path: Path, size_bytes: int) -> bool:
-    """Whether the page cache has any of the file. A look that reads, and be it with RWF_NOWAIT, begins to fetch it."""
-    pages = (ctypes.c_ubyte * -(-size_bytes // mmap.PAGESIZE))()
-    with path.open("rb") as file, mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_COPY) as mapped:
-        start = ctypes.c_char.from_buffer(mapped)
-        failed = _libc.mincore(ctypes.byref(start), ctypes.c_size_t(size_bytes), pages)
-        del start  # or the mapping could not be closed
-    return not failed and any(page & 1 for page in pages)
+class ColdFiles:
+    """Of a file that it was told to forget, only what somebody has read since who may wait is in memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._in_memory: dict[tuple[int, int], set[int]] = {}
+        self._pread, self._preadv = os.pread, os.preadv
+        monkeypatch.setattr(disk, "_NO_WAIT", _NO_WAIT)
+        monkeypatch.setattr(os, "pread", self._read)
+        monkeypatch.setattr(os, "preadv", self._read_into)
+
+    def forget(self, path: Path) -> None:
+        found = path.stat()
+        self._in_memory[found.st_dev, found.st_ino] = set()
+
+    def _read(self, descriptor: int, length: int, position: int) -> bytes:
+        data = self._pread(descriptor, length, position)
+        self._pages(descriptor).update(_pages_of(position, len(data)))
+        return data
+
+    def _read_into(self, descriptor: int, buffers: Sequence[memoryview], position: int, flags: int = 0) -> int:
+        (buffer,) = buffers
+        length = max(0, min(len(buffer), os.fstat(descriptor).st_size - position))
+        pages, wanted = self._pages(descriptor), _pages_of(position, length)
+        if not flags & _NO_WAIT or self._is_other(descriptor):
+            pages.update(wanted)
+        elif length:
+            there = sum(1 for _ in itertools.takewhile(pages.__contains__, wanted))
+            if not there:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            length = min(length, (wanted.start + there) * _PAGE - position)
+        return self._preadv(descriptor, [memoryview(buffer)[:length]], position)
+
+    def _is_other(self, descriptor: int) -> bool:
+        return _identity(descriptor) not in self._in_memory
+
+    def _pages(self, descriptor: int) -> set[int]:
+        return self._in_memory.get(_identity(descriptor), set())
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def _pages_of(position: int, length: int) -> range:
+    return range(position // _PAGE, -(-(position + length) // _PAGE))
