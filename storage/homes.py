@@ -13,7 +13,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from pylog.storage.data_directory import DataDirectory, Key
 from pylog.storage.errors import DamagedFile, DataDirectoryInUse, LogOffline
@@ -91,10 +91,13 @@ class Homes:
     def _folders_in(self, path: Path) -> list[str]:
         """Once the deletions that were cut short are finished."""
         names = self._files.directories_in(path)
-        deleted = {name for name in names if _DELETED_DIRECTORY.fullmatch(name)}
-        for name in deleted:
-            self._files.remove_tree(path / name)
-        return [name for name in names if name not in deleted]
+        kept = []
+        for name in names:
+            if _DELETED_DIRECTORY.fullmatch(name):
+                self._files.remove_tree(path / name)
+            else:
+                kept.append(name)
+        return kept
 
     def _is_other_home(self, key: Key, found: Path) -> bool:
         """Whether the folder that was found is the log's home, and not the one known so far. The other one must be
@@ -253,7 +256,7 @@ class Homes:
         _log.warning("%s belongs to no topic that is known; it is kept as %s", old, aside.name)
 
     def _rename(self, key: Key, why: str) -> Path:
-        suffix = f"-{key[1]}.{uuid4().hex}-{why}"
+        suffix = f"-{key[1]}.{self._files.unused_name()}-{why}"
         new = self._homes[key].path / (key[0][: _NAME_BYTES_MAX - len(suffix)] + suffix)
         self._files.rename(self.path(key), new)
         self._counts[self._homes.pop(key).path] -= 1

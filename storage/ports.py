@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
 Buffer = bytes | bytearray | memoryview
 
@@ -184,6 +185,10 @@ class FileSystem(ABC):
     @abstractmethod
     def lock(self, path: Path) -> Lock | None:
         """Until `release` or the end of the process; None if another one holds it. The file is created if need be."""
+
+    def unused_name(self) -> str:
+        """32 hexadecimal digits that are in no name so far, whoever gave it."""
+        return uuid4().hex
 
     def replace(self, path: Path, data: Buffer, *, durable: bool) -> None:
         """The file holds all of `data`, or what it held before; unless it is durable, a crash of the machine may leave

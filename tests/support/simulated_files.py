@@ -102,6 +102,7 @@ class SimulatedFiles(CountedSteps, FileSystem):
         for name in reversed(root.parts[1:]):
             self._top = SimulatedDirectory(self.clock.now_ms(), {name: self._top})
         self._locked: set[SimulatedFile] = set()
+        self._names_given = 0  # by those before it too
 
     # -- what a test does with it
 
@@ -155,6 +156,7 @@ class SimulatedFiles(CountedSteps, FileSystem):
     def _successor(self, top: SimulatedDirectory, seed: int) -> "SimulatedFiles":
         files = SimulatedFiles(self.clock, seed=seed, root=self.root)
         files.capacity_bytes = self.capacity_bytes
+        files._names_given = self._names_given
         files._top = top
         return files
 
@@ -273,6 +275,10 @@ class SimulatedFiles(CountedSteps, FileSystem):
         return part_of(self._file(path), path, position, length)
 
     # -- the port: changing
+
+    def unused_name(self) -> str:
+        self._names_given += 1
+        return f"{Random(self.seed << 32 | self._names_given).getrandbits(128):032x}"
 
     def open_appender(self, path: Path) -> LogAppender:
         self.look("open_appender", path)

@@ -69,10 +69,16 @@ class CountedSteps(ABC):
     @property
     def history(self) -> list[str]:
         """One line an operation, for the message of a test that fails."""
-        return [
-            f"{number} {operation} {' -> '.join(map(str, paths))}{detail and ': '}{detail}"
-            for number, (operation, paths, detail) in enumerate(self._history, 1)
-        ]
+        return [self._line(number) for number in range(1, len(self._history) + 1)]
+
+    @property
+    def latest(self) -> str:
+        """The last line of the history."""
+        return self._line(len(self._history))
+
+    def _line(self, number: int) -> str:
+        operation, paths, detail = self._history[number - 1]
+        return f"{number} {operation} {' -> '.join(map(str, paths))}{detail and ': '}{detail}"
 
     @property
     def operation(self) -> str:
@@ -129,7 +135,7 @@ class CountedSteps(ABC):
         """Do some first part of it."""
 
     def _die(self) -> NoReturn:
-        raise Crashed(f"at operation {self.history[-1]} (seed {self.seed})")
+        raise Crashed(f"at operation {self.latest} (seed {self.seed})")
 
     def _strike(self, operation: str, *paths: Path) -> None:
         for fault in self._faults:

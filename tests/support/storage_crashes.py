@@ -2,13 +2,14 @@
 
     .venv/bin/python -m tests.support.storage_crashes SEED [OPERATION] [--faults]    of all operations or of one
 
-All of it follows from the seed."""
+All of it follows from the seed, in any process: `--operations` prints what every file system was asked to do."""
 
 import argparse
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
+from zlib import crc32
 
 from tests.support.clock import SettableClock
 from tests.support.simulated_files import SimulatedFiles
@@ -25,21 +26,30 @@ class CrashLost(AssertionError):
     """A log did not survive a crash as it should. The message says how to see it again."""
 
 
-def survive(seed: int, only: int | None = None, workload_type: type[Workload] = Workload) -> int:
-    """How many crashes were looked at."""
+def survive(
+    seed: int,
+    only: int | None = None,
+    workload_type: type[Workload] = Workload,
+    tell: Callable[[str], None] | None = None,
+) -> int:
+    """How many crashes were looked at. `tell` hears of every operation, of the workload and after its crashes."""
     crashes = 0
 
     def before_operation(workload: Workload) -> None:
         nonlocal crashes
+        if tell is not None:
+            tell(f"{workload.operations}: {workload.files.latest}")
         if only is None or workload.operations == only:
-            crashes += _crash(workload)
+            crashes += _crash(workload, tell)
 
     with _quiet():
         workload = workload_type(seed, before_operation)
         try:
             workload.run()
             if only is None:
-                crashes += _crash(workload)
+                crashes += _crash(workload, tell)
+            if tell is not None:
+                tell(_digest(workload.files))
         except CrashLost:
             raise
         except Exception as error:
@@ -47,15 +57,28 @@ def survive(seed: int, only: int | None = None, workload_type: type[Workload] = 
     return crashes
 
 
-def _crash(workload: Workload) -> int:
+def _crash(workload: Workload, tell: Callable[[str], None] | None) -> int:
     """Every kind, here and now."""
-    files, operation = workload.files, workload.operations
-    seeds = Random(workload.seed << 32 | operation)
-    _check(workload, files.after_process_crash(), "process", seeds.getrandbits(32))
-    _check(workload, files.after_machine_crash(None), "machine", seeds.getrandbits(32))
+    seeds = Random(workload.seed << 32 | workload.operations)
+    crashes = 0
+    for kind, files in _crashed(workload.files, seeds):
+        _check(workload, files, kind, seeds.getrandbits(32))
+        crashes += 1
+        if tell is not None:
+            for line in (*files.history, _digest(files)):
+                tell(f"    {kind} {crashes}: {line}")
+    return crashes
+
+
+def _digest(files: SimulatedFiles) -> str:
+    return f"leaves {crc32(repr(files.tree()).encode()):08x}"
+
+
+def _crashed(files: SimulatedFiles, seeds: Random) -> Iterator[tuple[str, SimulatedFiles]]:
+    yield "process", files.after_process_crash()
+    yield "machine", files.after_machine_crash(None)
     for _ in range(MACHINE_CRASHES):
-        _check(workload, files.after_machine_crash(seeds.getrandbits(32)), "machine", seeds.getrandbits(32))
-    return 2 + MACHINE_CRASHES
+        yield "machine", files.after_machine_crash(seeds.getrandbits(32))
 
 
 def _check(workload: Workload, files: SimulatedFiles, kind: str, seed: int) -> None:
@@ -114,9 +137,11 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("operation", type=int, nargs="?")
     parser.add_argument("--faults", action="store_true", help="on a disk that gets full, or fails")
+    parser.add_argument("--operations", action="store_true", help="print every operation of every file system")
     arguments = parser.parse_args()
     workload_type = FaultyWorkload if arguments.faults else Workload
-    print(f"{survive(arguments.seed, arguments.operation, workload_type)} crashes survived")
+    tell = print if arguments.operations else None
+    print(f"{survive(arguments.seed, arguments.operation, workload_type, tell)} crashes survived")
 
 
 if __name__ == "__main__":

@@ -104,8 +104,8 @@ class FaultyWorkload(Workload):
 
     # -- what is different
 
-    def _pick(self) -> Key:
-        return self.chance.choice([key for key in self.twins if key not in self.offline])
+    def _usable(self) -> list[Key]:
+        return [key for key in self.twins if key not in self.offline]
 
     def _in_between(self, keys: Sequence[Key], *more: Callable[[Key], None]) -> None:
         """Nothing: who fails is to be clear."""

@@ -39,6 +39,7 @@ VALUE_BYTES_MAX = 60
 CRASH_AHEAD_MAX = 60  # operations
 NEXT_CRASH_CHANCE = 0.7
 MEANWHILE_CHANCE = 0.3
+ALL_TOPICS_CHANCE = 0.3
 
 
 class Cleaner:
@@ -168,7 +169,10 @@ class Workload:
         step(key)
 
     def _pick(self) -> Key:
-        return self.chance.choice(list(self.twins))
+        return self.chance.choice(self._usable())
+
+    def _usable(self) -> list[Key]:
+        return list(self.twins)
 
     def _log(self, key: Key) -> PartitionLog:
         log = self.manager.get(*key)
@@ -374,11 +378,17 @@ class Workload:
         twin.emptied()
 
     def _delete_topic(self, key: Key) -> None:
-        """And another one of the same name comes."""
-        self.twins[key].deleting = True
-        self.manager.delete(*key)
-        self.twins[key] = twin = self._new_twin()
-        self.manager.open(*key, twin.topic_id, twin.config)
+        """Or all of them at once; and others of the same names come."""
+        keys = self._usable() if self.chance.random() < ALL_TOPICS_CHANCE else [key]
+        for key in keys:
+            self.twins[key].deleting = True
+        self._note(keys)
+        self.manager.delete_all(keys)
+        for key in keys:
+            self.twins[key] = self._new_twin()
+        for key in keys:
+            twin = self.twins[key]
+            self.manager.open(*key, twin.topic_id, twin.config)
 
     def _reopen(self, _: Key) -> None:
         self.manager.close()
