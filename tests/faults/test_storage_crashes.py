@@ -16,6 +16,7 @@ from tests.support.storage_workload import Workload
 SEEDS = int(os.environ.get("PYLOG_FAULT_SEEDS", "0"))
 FIRST_SEED = 1000  # the others are tests/storage's
 SEEDS_A_TEST = 20  # a few seconds each
+SEED_SECONDS_MAX = 120  # on a machine that has much else to do; a seed that hangs is still found
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,7 @@ def workers() -> Iterator[Executor]:
         yield pool
 
 
+@pytest.mark.timeout(SEED_SECONDS_MAX * SEEDS_A_TEST)
 @pytest.mark.skipif(not SEEDS, reason="`make faults` runs these: PYLOG_FAULT_SEEDS says how many")
 @pytest.mark.parametrize(
     ("workload_type", "first"),
