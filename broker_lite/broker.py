@@ -1,9 +1,9 @@
 """The broker: its state, and how it changes.
 
 One asyncio loop owns everything here. A change is decided on the present state, appended to its
-log and replayed in one go, without an `await` in between; what waits for the disk (fsync, making
-and removing directories) is then done by one thread, in the order it was asked for, while the
-caller's answer waits and the loop goes on.
+log and replayed in one go, without an `await` in between; what waits for the disk is then done by
+threads, while the caller's answer waits and the loop goes on: logs are made and removed by one, in
+the order it was asked for, and synced by others, so that records wait for their own log alone.
 
 A partition whose log cannot be opened, or fails later, is offline; all others go on.
 """
@@ -21,6 +21,7 @@ from pylog.broker_lite.catalogue import Catalogue
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.fetch_sessions import Sessions
+from pylog.broker_lite.flushes import Flushes
 from pylog.broker_lite.group_coordinator import GroupCoordinator, limits_of
 from pylog.broker_lite.machines.offsets import Offsets
 from pylog.broker_lite.machines.topics import CONSUMER_OFFSETS, Topic
@@ -71,6 +72,7 @@ class Broker:
         self.is_closing = False
         self._offline: dict[tuple[str, int], Exception] = {}  # partitions whose logs could not be opened
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
+        self._flushes = Flushes(files.threads)
         self._logs = LogManager(
             directories,
             config.topic({}).log,
@@ -89,7 +91,13 @@ class Broker:
         except BaseException:
             self._logs.close()
             raise
-        self.upkeep = Upkeep(self._logs, lambda: self.config, self._on_disk, expire_offsets=self.coordinator.expire)
+        self.upkeep = Upkeep(
+            self._logs,
+            lambda: self.config,
+            self._on_disk,
+            self._flushes.flush,
+            expire_offsets=self.coordinator.expire,
+        )
 
     @property
     def config(self) -> BrokerConfig:
@@ -132,6 +140,7 @@ class Broker:
         self.stop_waiting()
         await asyncio.gather(*self.appends, return_exceptions=True)
         await self.upkeep.close()
+        await self._flushes.close()
         await self._on_disk(self._logs.close)
         self._disk.shutdown()
 
@@ -212,7 +221,7 @@ class Broker:
     def flush(self, partition: Partition) -> asyncio.Future[None]:
         """What is in the log now is on the disk, and committed, when this is done; it raises if it is not."""
         end_offset = partition.log.log_end_offset
-        flushing = asyncio.get_running_loop().run_in_executor(self._disk, partition.log.flush)
+        flushing = self._flushes.flush(partition.log)
 
         def flushed(done: asyncio.Future[None]) -> None:
             if done.cancelled() or done.exception() is not None:

@@ -1,9 +1,9 @@
 """What logs need from time to time: syncing, checkpoints, deletion, compaction, offsets that nobody wants any more.
 
 Each is a round, which may be run at any time, and an interval at which it is. What changes a log runs on the loop,
-what waits for a disk on the broker's disk thread, and the cleaner, which starts a process and waits for it, in a
-thread of its own. A round that has begun is finished before `close` returns; only the cleaner, which may take
-minutes, is stopped. An error is logged, and the round is run again when it is next due.
+what waits for a disk on the broker's disk thread or on those that sync, and the cleaner, which starts a process and
+waits for it, in a thread of its own. A round that has begun is finished before `close` returns; only the cleaner, which
+may take minutes, is stopped. An error is logged, and the round is run again when it is next due.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.config_types import INT64_MAX
 from pylog.storage.compaction_job import CompactionJob
 from pylog.storage.errors import StorageError
+from pylog.storage.log import PartitionLog
 from pylog.storage.manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class Upkeep:
         logs: LogManager,
         config: Callable[[], BrokerConfig],
         on_disk: OnDisk,
+        flush: Callable[[PartitionLog], Awaitable[None]],
         wait_ms: Callable[[int], Awaitable[bool]] | None = None,
         expire_offsets: Round | None = None,
     ) -> None:
@@ -42,6 +44,7 @@ class Upkeep:
         self._logs = logs
         self._config = config
         self._on_disk = on_disk
+        self._flush = flush
         self._wait_ms = wait_ms or self._stopped_within
         self._expire_offsets = expire_offsets
         self._stopping = asyncio.Event()
@@ -111,13 +114,13 @@ class Upkeep:
         """`flush.ms` has passed, or a segment was sealed."""
         for log in await self._on_disk(self._logs.logs_to_flush):
             with contextlib.suppress(StorageError):  # it failed, and has said so; or it was deleted meanwhile
-                await self._on_disk(log.flush)
+                await self._flush(log)
 
     async def flush_sealed(self) -> None:
         for log in await self._on_disk(self._logs.logs_to_flush):
             if log.has_sealed_unsynced:
                 with contextlib.suppress(StorageError):
-                    await self._on_disk(log.flush)
+                    await self._flush(log)
 
     async def checkpoint(self) -> None:
         await self._on_disk(self._logs.checkpoint)

@@ -335,7 +335,8 @@ class PartitionLog:
             segment.sync()
             self._snapshots.sync(segment.next_offset)  # taken when it was sealed
         except FileNotFoundError:
-            if segment in self._segments and not self._segments.are_swapping:  # else deleted or compacted meanwhile
+            # Else deleted or compacted meanwhile. In this order: a swap that ends has replaced the segment before.
+            if not self._segments.are_swapping and segment in self._segments:
                 raise
 
     @property

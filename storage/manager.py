@@ -2,7 +2,8 @@
 
 One thread (the owner: the broker's loop) reads and changes logs. What waits for a disk is split off, and says so: it
 runs in one other thread (the disk's), which also opens and deletes logs, so that a log may come or go between any two
-lines of the owner's. The owner's methods look a log up once, and skip one that has gone.
+lines of the owner's. The owner's methods look a log up once, and skip one that has gone. Logs are flushed by further
+threads, which the log itself keeps apart from what may not happen meanwhile.
 """
 
 import contextlib

@@ -217,8 +217,7 @@ def test_a_client_that_has_gone_does_not_hold_back_what_it_sent(files):
             await asyncio.sleep(0)
             answer.cancel()
             disk.set()
-            await broker._on_disk(int)
-            await asyncio.sleep(0)
+            await broker._flushes.close()
             return (await list_one(broker, "t", LATEST)).offset
 
     assert on(files, work) == 1

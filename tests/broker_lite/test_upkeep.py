@@ -282,7 +282,7 @@ def test_a_log_whose_cleaner_fails_does_not_keep_the_others_from_theirs(files):
         async def on_disk(work, *args):
             return work(*args)
 
-        upkeep = Upkeep(logs, lambda: BrokerConfig.parse({}), on_disk)
+        upkeep = Upkeep(logs, lambda: BrokerConfig.parse({}), on_disk, lambda log: on_disk(log.flush))
         await upkeep.compact_all()
         await upkeep.close()
         logs.close()
@@ -331,7 +331,7 @@ def test_a_round_that_fails_is_told_once_and_run_again(caplog):
         raise OSError(errno.EIO, "no disk") if len(ran) < 4 else KeyError("a bug")
 
     async def main():
-        upkeep = Upkeep(None, lambda: BrokerConfig.parse({}), None, scripted(5, told))
+        upkeep = Upkeep(None, lambda: BrokerConfig.parse({}), None, None, scripted(5, told))
         await upkeep._every(7, lambda: 30, fails)
 
     asyncio.run(main())
@@ -363,7 +363,8 @@ def test_each_round_has_its_interval(files, config, intervals):
 
     async def work(broker):
         expire = broker.coordinator.expire
-        upkeep = Upkeep(broker._logs, lambda: broker.config, broker._on_disk, scripted(100, told), expire)
+        flush = broker._flushes.flush
+        upkeep = Upkeep(broker._logs, lambda: broker.config, broker._on_disk, flush, scripted(100, told), expire)
         upkeep.start()
         while len(told) < 100:
             await asyncio.sleep(0)
@@ -378,7 +379,8 @@ def test_closing_waits_for_the_round_under_way(files):
         await broker.create_topic("t", 1, {"flush.ms": "0"})
         await produce_one(broker, "t", batch_of())
         with busy_disk(broker) as disk:
-            upkeep = Upkeep(broker._logs, lambda: broker.config, broker._on_disk, scripted(5, []))
+            flush = broker._flushes.flush
+            upkeep = Upkeep(broker._logs, lambda: broker.config, broker._on_disk, flush, scripted(5, []))
             upkeep.start()
             for _ in range(5):
                 await asyncio.sleep(0)
@@ -426,7 +428,7 @@ def test_closing_stops_the_cleaner_and_says_nothing(files, caplog, begun):
         async def on_disk(work, *args):
             return work(*args)
 
-        upkeep = Upkeep(logs, lambda: BrokerConfig.parse({}), on_disk)
+        upkeep = Upkeep(logs, lambda: BrokerConfig.parse({}), on_disk, lambda log: on_disk(log.flush))
         upkeep.start()
         await asyncio.sleep(0)
         if begun:

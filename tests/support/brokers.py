@@ -50,9 +50,11 @@ def commit(
 
 @contextmanager
 def busy_disk(broker: Broker) -> Iterator[threading.Event]:
-    """The disk thread does nothing until the event is set, at the latest at the end."""
+    """The disk threads do nothing until the event is set, at the latest at the end."""
     free = threading.Event()
     broker._disk.submit(free.wait)
+    for _ in range(broker.files.threads):
+        broker._flushes._threads.submit(free.wait)
     try:
         yield free
     finally:
