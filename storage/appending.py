@@ -41,32 +41,32 @@ Sequenced = tuple[BatchHeader, Marker | None]  # a batch with a producer id, at 
 
 def place(
     batches: bytearray | memoryview, next_offset: int, leader_epoch: int, append_time_ms: int
-) -> tuple[list[Placed], list[Sequenced], int]:
+) -> tuple[Placed, list[Placed], list[Sequenced]]:
     """Check every batch and give it its offsets, its epoch and, unless that is -1, its append time, all in place.
 
-    Returns where the batches are, those of them that have a producer, and the latest timestamp."""
-    placed: list[Placed] = []
+    Returns where the last one is, where those before it are (there are seldom any), and those that have a producer."""
+    earlier: list[Placed] = []
     sequenced: list[Sequenced] = []
     position, end, base_offset = 0, len(batches), next_offset
     view = batches if type(batches) is memoryview else memoryview(batches)
-    latest_ms = NO_TIMESTAMP
-    while position < end:
+    while True:
         # What is said here in one breath is said in words, with its errors, by `check` and `_check_claims`.
         sound = False
         if end - position >= HEADER_BYTES:
             length, magic, crc, attributes, delta, first_ms, max_ms, producer_id, count = _CLAIMS(batches, position)
-            size_bytes = length + PREFIX_BYTES
+            behind = position + PREFIX_BYTES + length
             if (
                 magic == MAGIC
-                and HEADER_BYTES <= size_bytes <= end - position
+                and position + HEADER_BYTES <= behind <= end
                 and (0 <= attributes <= CODEC_MAX or _may_say(attributes, producer_id))
                 and count == delta + 1 > 0
-                and (attributes & CODEC_MASK or count * _RECORD_BYTES_MIN <= size_bytes - HEADER_BYTES)
+                and (attributes & CODEC_MASK or count * _RECORD_BYTES_MIN <= behind - position - HEADER_BYTES)
                 and max_ms >= first_ms >= NO_TIMESTAMP
             ):
-                behind = position + size_bytes
                 sound = crc32c(view[position + CRC_START : behind]) == crc
         if not sound:
+            if not end:
+                raise InvalidBatch("there is no batch to append")
             _check_claims(batch.check(batches, position))
             raise AssertionError("both checks are the same")
         if append_time_ms != NO_TIMESTAMP:
@@ -79,15 +79,14 @@ def place(
             marker = read_marker(batches, position) if attributes & CONTROL else None
             sequenced.append((batch.read_header(batches, position), marker))
         next_offset += count
-        placed.append((position, next_offset - 1, max_ms))
-        if max_ms > latest_ms:
-            latest_ms = max_ms
+        last = (position, next_offset - 1, max_ms)
+        if behind == end:
+            break
+        earlier.append(last)
         position = behind
-    if not placed:
-        raise InvalidBatch("there is no batch to append")
     if next_offset - base_offset > INT32_MAX + 1:  # one segment takes them all, and its indexes count from its first
         raise InvalidBatch(f"batches that are appended together say they hold {next_offset - base_offset} records")
-    return placed, sequenced, latest_ms
+    return last, earlier, sequenced
 
 
 def _may_say(attributes: int, producer_id: int) -> bool:

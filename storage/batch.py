@@ -7,6 +7,7 @@ offsets by rewriting bytes 0-15 and never touches the checksum.
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -92,9 +93,12 @@ class BatchHeader(NamedTuple):
         return 1 if self.attributes & LOG_APPEND_TIME else 0
 
 
+_header = partial(tuple.__new__, BatchHeader)  # as _make does, in half the time
+
+
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, unchecked; the caller knows that 61 bytes are there."""
-    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    return _header(_HEADER.unpack_from(buffer, position))
 
 
 def read_prefix(buffer: Buffer, position: int = 0) -> tuple[int, int]:

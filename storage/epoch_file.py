@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class EpochFile:
-    __slots__ = ("_epochs", "_files", "_is_synced", "_path", "is_stored")
+    __slots__ = ("_epochs", "_files", "_is_synced", "_path", "is_stored", "settled_epoch")
 
     def __init__(self, directory: Path, epochs: LeaderEpochs, files: FileSystem, *, is_stored: bool) -> None:
         self._path = directory / FILE_NAME
@@ -22,10 +22,14 @@ class EpochFile:
         self._files = files
         self.is_stored = is_stored
         self._is_synced = is_stored
+        self.settled_epoch: int | None = None  # the latest one, if the file has it: batches of it are no news
+        if is_stored:
+            self._settle()
 
     def store(self) -> None:
         """If this fails the next append tries again."""
         self.is_stored = False
+        self.settled_epoch = None
         try:
             self.write(durable=False)
         except OSError as error:
@@ -35,6 +39,11 @@ class EpochFile:
         self._files.replace(self._path, self._epochs.encode(), durable=durable)
         self._is_synced = durable
         self.is_stored = True
+        self._settle()
+
+    def _settle(self) -> None:
+        latest = self._epochs.latest
+        self.settled_epoch = None if latest is None else latest.epoch
 
     def sync(self) -> None:
         """Any thread."""

@@ -12,6 +12,7 @@ bounds on the disk first.
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from pylog.storage.disk import DISK
 from pylog.storage.epoch_file import EpochFile
 from pylog.storage.epochs import LeaderEpochs
 from pylog.storage.errors import BatchTooLarge, LogBusy, LogOffline, OffsetOutOfRange, OutOfOrderSequence
+from pylog.storage.index import INT32_MAX
 from pylog.storage.log_config import LogConfig
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import Clock, FileSystem, LogFile, SystemClock
@@ -49,7 +51,7 @@ class Appended(NamedTuple):
     duplicate: bool = False  # it was in the log already, at these offsets
 
 
-_appended = Appended._make  # in half the time
+_appended = partial(tuple.__new__, Appended)  # in half the time
 
 
 class PartitionLog:
@@ -172,25 +174,28 @@ class PartitionLog:
         append_time_ms = self._clock.now_ms() if config.log_append_time else NO_TIMESTAMP
         active = self._segments.active
         base_offset = active.next_offset
-        placed, sequenced, max_timestamp_ms = place(batches, base_offset, leader_epoch, append_time_ms)
-        last_offset = placed[-1][1]
+        placed, earlier, sequenced = place(batches, base_offset, leader_epoch, append_time_ms)
+        _, last_offset, max_timestamp_ms = placed
+        if earlier:
+            max_timestamp_ms = max(max_timestamp_ms, *(batch[2] for batch in earlier))
         if sequenced:
             duplicate = self._check_producers(sequenced)
             if duplicate is not None:
-                if len(placed) > 1:
+                if earlier:
                     raise OutOfOrderSequence("a batch that is in the log already comes together with others")
                 append_time_ms = duplicate.timestamp_ms if config.log_append_time else NO_TIMESTAMP
                 return Appended(duplicate.base_offset, duplicate.last_offset, append_time_ms, duplicate=True)
-        age = self._age
-        young = NO_TIMESTAMP < max_timestamp_ms <= age.young_until_ms
         try:
+            # As nearly always, what can be seen at a glance is enough.
             if not (
-                active.has_room(size_bytes, last_offset, config.segment_bytes, config.index_bytes_max)
-                and (young or not age.is_too_old(active, max_timestamp_ms))
-            ):
+                active.has_roomy_indexes
+                and active.size_bytes + size_bytes <= config.segment_bytes
+                and last_offset - active.base_offset <= INT32_MAX
+                and NO_TIMESTAMP < max_timestamp_ms <= self._age.young_until_ms
+            ) and self._must_roll(size_bytes, last_offset, max_timestamp_ms):
                 self._roll()
                 active = self._segments.active
-            active.append(batches, placed)
+            active.append(batches, placed, earlier)
         except OSError as error:
             self._unsynced.active = self._changed = True  # a part may have been written, and cut again
             self._condition.heard(error)
@@ -200,11 +205,8 @@ class PartitionLog:
             if ended is not None and ended.aborted:
                 active.aborts.note(ended.index_entry())
                 self._unsynced.names = True  # it may have made the file
-        known_epochs = self.epochs.entries
-        if not known_epochs or leader_epoch > known_epochs[-1].epoch:
-            self._epoch_file.is_stored &= not self.epochs.assign(leader_epoch, base_offset)
-        if not self._epoch_file.is_stored:
-            self._store_epochs()
+        if leader_epoch != self._epoch_file.settled_epoch:
+            self._note_epoch(leader_epoch, base_offset)
         unsynced = self._unsynced
         unsynced.active = self._changed = True
         if unsynced.since_ms is None:
@@ -225,13 +227,19 @@ class PartitionLog:
         self.config = config
         self._age.reconfigure(config)
         for segment in self._segments:
-            segment.index_interval_bytes = config.index_interval_bytes
+            segment.reconfigure(config.index_interval_bytes)
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty: that would reuse its base offset."""
         with self._condition.watched():
             if self._segments.active.size_bytes:
                 self._roll()
+
+    def _must_roll(self, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> bool:
+        """Before these batches are appended."""
+        active, config = self._segments.active, self.config
+        has_room = active.has_room(size_bytes, last_offset, config.segment_bytes, config.index_bytes_max)
+        return not has_room or self._age.is_too_old(active, max_timestamp_ms)
 
     def _roll(self) -> None:
         """Any step may fail and leave the log as it was. The old indexes are stored first: a segment that has a
@@ -245,6 +253,13 @@ class PartitionLog:
         self._segments.append(new)
         self._age.begin(self.config)
         old.seal()
+
+    def _note_epoch(self, epoch: int, base_offset: int) -> None:
+        latest = self.epochs.latest
+        if latest is None or epoch > latest.epoch:
+            self._epoch_file.is_stored &= not self.epochs.assign(epoch, base_offset)
+        if not self._epoch_file.is_stored:
+            self._store_epochs()
 
     def _store_epochs(self) -> None:
         self._epoch_file.store()

@@ -6,9 +6,9 @@ batch it points at. Nothing is opened before it is needed: an idle partition hol
 """
 
 import logging
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 
 from pylog.storage import index_checks, scan
@@ -26,11 +26,14 @@ _log = logging.getLogger(__name__)
 LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX, LOG_SUFFIX)  # the log last: it makes the segment
 
-_RECENT_MAX = 128
+_RECENT_MAX = 64
+_position = itemgetter(1)
 
 
 # A batch that has its place in the log: position (from the start of its append), last offset, maximum timestamp.
 Placed = tuple[int, int, int]
+# A batch as the indexes see it: last offset, position in the segment, maximum timestamp.
+Noted = tuple[int, int, int]
 
 
 class Segment:
@@ -39,22 +42,24 @@ class Segment:
         "_file",
         "_files",
         "_indexed_position",
+        "_max_timestamp_indexed",
         "_max_timestamp_known",
         "_max_timestamp_offset",
+        "_noted",
+        "_offsets",
         "_open_files",
         "_pinned",
-        "_recent_last_offsets",
-        "_recent_positions",
+        "_recent",
+        "_times",
         "aborts",
         "base_offset",
         "first_timestamp_ms",
+        "has_roomy_indexes",
         "index_interval_bytes",
         "max_timestamp_ms",
         "next_offset",
-        "offsets",
         "path",
         "size_bytes",
-        "times",
     )
 
     def __init__(
@@ -74,13 +79,14 @@ class Segment:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size_bytes = sizes.get(name + LOG_SUFFIX, 0)
-        self.offsets = Index(
+        self._offsets = Index(
             directory / (name + OFFSET_SUFFIX), OFFSET_ENTRY, sizes.get(name + OFFSET_SUFFIX, 0), files
         )
-        self.times = Index(directory / (name + TIME_SUFFIX), TIME_ENTRY, sizes.get(name + TIME_SUFFIX, 0), files)
+        self._times = Index(directory / (name + TIME_SUFFIX), TIME_ENTRY, sizes.get(name + TIME_SUFFIX, 0), files)
         self.max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._max_timestamp_known = not self.size_bytes  # or what the time index says is still to be looked at
+        self._max_timestamp_indexed = False  # or perhaps it is, and nobody has looked yet
         self.index_interval_bytes = index_interval_bytes
         self._indexed_position = 0
         self.first_timestamp_ms: int | None = None  # of the first batch; None: not looked at yet
@@ -88,16 +94,18 @@ class Segment:
         self._appender: LogAppender | None = None
         self.aborts = Aborts(TransactionIndex(directory / (name + ABORTED_SUFFIX), files))
         self._pinned = False  # the names may be other files'
-        # Where the newest batches lie: most reads are at the tail, and answered from here without a system call.
-        self._recent_last_offsets = array("q")
-        self._recent_positions = array("q")
+        # The newest batches. Most reads are at the tail, and answered from here without a system call. The indexes have
+        # been told of so many of them, and are told of the others before somebody asks.
+        self._recent: list[Noted] = []
+        self._noted = 0
+        self.has_roomy_indexes = False  # whatever of these they have to be told; or `has_room` was not asked since
 
     @classmethod
     def create(
         cls, directory: Path, base_offset: int, index_interval_bytes: int, files: FileSystem, open_files: OpenFiles
     ) -> "Segment":
         segment = cls(directory, base_offset, {}, index_interval_bytes, files, open_files)
-        for path in (segment.offsets.path, segment.times.path, segment.path):  # the log last: it makes the segment
+        for path in (segment._offsets.path, segment._times.path, segment.path):  # the log last: it makes the segment
             files.create_empty(path)
         return segment
 
@@ -110,6 +118,18 @@ class Segment:
         return file  # another thread, which opens many, may have closed it for us meanwhile
 
     @property
+    def offsets(self) -> Index:
+        if self._noted < len(self._recent):
+            self._note_recent()
+        return self._offsets
+
+    @property
+    def times(self) -> Index:
+        if self._noted < len(self._recent):
+            self._note_recent()
+        return self._times
+
+    @property
     def directory(self) -> Path:
         return self.path.parent
 
@@ -119,6 +139,8 @@ class Segment:
     @property
     def latest_timestamp_ms(self) -> int:
         """The maximum timestamp, also of a sealed segment of which nothing was read yet."""
+        if self._noted < len(self._recent):
+            self._note_recent()
         if not self._max_timestamp_known:
             try:
                 if not self._take_maximum():
@@ -145,7 +167,7 @@ class Segment:
     def read_ahead(self) -> None:
         """In any thread: have the system read what `latest_timestamp_ms` nearly always looks at, the ends of the files.
         Nothing is kept here, so nobody is disturbed."""
-        for path in (self.times.path, self.offsets.path, self.path):
+        for path in (self._times.path, self._offsets.path, self.path):
             size_bytes = self._files.size_of(path) or 0
             self._files.read_at(path, max(0, size_bytes - READ_AHEAD_BYTES), READ_AHEAD_BYTES)
 
@@ -159,8 +181,8 @@ class Segment:
 
     # -- writing
 
-    def append(self, data: Buffer, batches: Iterable[Placed]) -> None:
-        """One write. If it fails the segment is as it was before."""
+    def append(self, data: Buffer, last: Placed, earlier: Iterable[Placed] = ()) -> None:
+        """One write of one batch, or of several. If it fails the segment is as it was before."""
         appender = self._appender
         if appender is None:
             appender = self._appender = self._files.open_appender(self.path)
@@ -168,40 +190,62 @@ class Segment:
         start = self.size_bytes
         appender.append(data, start)
         self.size_bytes = start + len(data)
-        for position, last_offset, max_timestamp_ms in batches:
-            self._note(start + position, last_offset, max_timestamp_ms)
-
-    def _note(self, position: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Bring indexes and end up to date with the batch at `position`."""
+        recent = self._recent
+        if earlier:
+            for position, last_offset, max_timestamp_ms in earlier:
+                recent.append((last_offset, start + position, max_timestamp_ms))
+        position, last_offset, max_timestamp_ms = last
+        recent.append((last_offset, start + position, max_timestamp_ms))
         self.next_offset = last_offset + 1
-        if max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = max_timestamp_ms
-            self._max_timestamp_offset = last_offset
-        if not position:
-            self.first_timestamp_ms = max_timestamp_ms
-        elif position - self._indexed_position > self.index_interval_bytes:
-            self._indexed_position = position
-            self.offsets.append(last_offset - self.base_offset, position)
-            self._note_max_timestamp()
-        recent = self._recent_positions
-        recent.append(position)
-        self._recent_last_offsets.append(last_offset)
+        if len(recent) > _RECENT_MAX or not start:
+            self._note_recent()
+
+    def reconfigure(self, index_interval_bytes: int) -> None:
+        """From the next append on."""
+        self._note_recent()
+        self.index_interval_bytes = index_interval_bytes
+
+    def _note_recent(self) -> None:
+        """Many at a time: what an append does not need while it runs would cost it twice as much there."""
+        recent = self._recent
+        self._note(recent[self._noted :])
         if len(recent) > _RECENT_MAX:
-            del self._recent_last_offsets[: _RECENT_MAX // 2]
-            del recent[: _RECENT_MAX // 2]
+            del recent[: -_RECENT_MAX // 2]
+        self._noted = len(recent)
+        self.has_roomy_indexes = False
+
+    def _note(self, batches: Iterable[Noted]) -> None:
+        """Bring the indexes up to date with the next batches."""
+        offsets, base_offset, interval_bytes = self._offsets, self.base_offset, self.index_interval_bytes
+        indexed_position = self._indexed_position
+        for last_offset, position, max_timestamp_ms in batches:
+            if max_timestamp_ms > self.max_timestamp_ms:
+                self.max_timestamp_ms = max_timestamp_ms
+                self._max_timestamp_offset = last_offset
+                self._max_timestamp_indexed = False
+            if not position:
+                self.first_timestamp_ms = max_timestamp_ms
+            elif position - indexed_position > interval_bytes:
+                self._indexed_position = indexed_position = position
+                offsets.append(last_offset - base_offset, position)
+                if not self._max_timestamp_indexed:
+                    self._note_max_timestamp()
 
     def _note_max_timestamp(self) -> None:
-        last = self.times.last
+        last = self._times.last
         if self.max_timestamp_ms > (NO_TIMESTAMP if last is None else last[0]):
-            self.times.append(self.max_timestamp_ms, self._max_timestamp_offset - self.base_offset)
+            self._times.append(self.max_timestamp_ms, self._max_timestamp_offset - self.base_offset)
+        self._max_timestamp_indexed = True
 
     def has_room(self, size_bytes: int, last_offset: int, segment_bytes: int, index_bytes_max: int) -> bool:
-        return not self.size_bytes or (  # an empty segment never rolls: that would reuse its base offset
-            self.size_bytes + size_bytes <= segment_bytes
-            and last_offset - self.base_offset <= INT32_MAX
-            and (self.offsets.count + 1) * OFFSET_ENTRY_BYTES <= index_bytes_max
-            and (self.times.count + 2) * TIME_ENTRY_BYTES <= index_bytes_max  # one is kept for the closing entry
-        )
+        if not self.size_bytes:
+            return True  # an empty segment never rolls: that would reuse its base offset
+        if self.size_bytes + size_bytes > segment_bytes or last_offset - self.base_offset > INT32_MAX:
+            return False
+        offsets_bytes = (self.offsets.count + 1) * OFFSET_ENTRY_BYTES
+        times_bytes = (self.times.count + 2) * TIME_ENTRY_BYTES  # one is kept for the closing entry
+        self.has_roomy_indexes = max(offsets_bytes, times_bytes) + _RECENT_MAX * TIME_ENTRY_BYTES <= index_bytes_max
+        return max(offsets_bytes, times_bytes) <= index_bytes_max
 
     def store_indexes(self) -> None:
         """All entries into the files, and the maximum timestamp as the last one. May be repeated."""
@@ -209,6 +253,7 @@ class Segment:
             return
         if self._files.size_of(self.path) != self.size_bytes:  # an append that failed, and could not be undone
             self._files.truncate(self.path, self.size_bytes)
+        self._note_recent()
         self._note_max_timestamp()
         self.offsets.store()
         self.times.store()
@@ -217,14 +262,14 @@ class Segment:
     def seal(self) -> None:
         """After `store_indexes`: no more appends, only reads."""
         self._appender = None
-        self._recent_last_offsets = array("q")
-        self._recent_positions = array("q")
+        self._recent = []
+        self._noted = 0
 
     def sync(self) -> None:
         """Everything of a sealed segment."""
         self.sync_log()
-        self.offsets.sync()
-        self.times.sync()
+        self._offsets.sync()
+        self._times.sync()
 
     def sync_log(self) -> None:
         """What cannot be built again without reading the log: its bytes, and the index of aborted transactions.
@@ -267,19 +312,21 @@ class Segment:
     def rebuild(self, batches: Iterable[tuple[int, BatchHeader]]) -> None:
         """Index the batches of the log anew. Size and next offset follow: also when the iterator raises, they
         are those of the batches that it gave."""
-        self.offsets.clear()
-        self.times.clear()
+        self._recent = []
+        self._noted = 0
+        self._offsets.clear()
+        self._times.clear()
         self.next_offset = self._max_timestamp_offset = self.base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
+        self._max_timestamp_indexed = False
         self._max_timestamp_known = True
         self.first_timestamp_ms = None
         self._indexed_position = 0
-        self._recent_last_offsets = array("q")
-        self._recent_positions = array("q")
         end = 0
         try:
             for position, header in batches:
-                self._note(position, header.last_offset, header.latest_record_ms)
+                self._note([(header.last_offset, position, header.latest_record_ms)])
+                self.next_offset = header.next_offset
                 end = position + header.size_bytes
         finally:
             self.size_bytes = end  # not before: the iterator may look at it
@@ -305,10 +352,10 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """Where the first batch starts that ends at `offset` or later; the size of the segment if none does."""
-        recent = self._recent_last_offsets
-        if recent and offset > recent[0]:
-            number = bisect_left(recent, offset)
-            return self._recent_positions[number] if number < len(recent) else self.size_bytes
+        recent = self._recent
+        if recent and offset > recent[0][0]:
+            number = bisect_left(recent, (offset,))
+            return recent[number][1] if number < len(recent) else self.size_bytes
         position, end = self.indexed_before(offset - self.base_offset), self.size_bytes
         found = scan.find_offset(self.file, end, position, offset) if position < end else None
         if found is None:
@@ -336,7 +383,7 @@ class Segment:
     def _distrust(self, index: Index) -> None:
         """After this the indexes are what the log says; those of a pinned segment in memory alone."""
         _log.error("%s does not agree with its log; both indexes are built anew", index.path)
-        sealed = self._appender is None and not self._recent_positions
+        sealed = self._appender is None and not self._recent
         size_bytes, next_offset, first_ms = self.size_bytes, self.next_offset, self.first_timestamp_ms
         latest_ms, latest_offset = self.max_timestamp_ms, self._max_timestamp_offset
         latest_known = self._max_timestamp_known
@@ -376,11 +423,11 @@ class Segment:
         limit = start + bytes_max
         if limit >= self.size_bytes:
             return self.size_bytes
-        recent = self._recent_positions
-        if recent and recent[0] <= limit:
-            number = bisect_right(recent, limit) - 1
-            if recent[number] > start:
-                return recent[number]
+        recent = self._recent
+        if recent and recent[0][1] <= limit:
+            position = recent[bisect_right(recent, limit, key=_position) - 1][1]
+            if position > start:
+                return position
             position = start
         else:
             position = max(start, self.indexed_before(limit, column=1))

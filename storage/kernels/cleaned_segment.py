@@ -84,7 +84,8 @@ class CleanedSegment:
             last = self._segment.offsets.last
             indexed_position = 0 if last is None else last[1]
             rows = _worth_noting(placed, indexed_position - self._segment.size_bytes, self._interval_bytes)
-            self._segment.append(self._buffer.data[: self._used], placed[rows].tolist())
+            *earlier, last_placed = placed[rows].tolist()
+            self._segment.append(self._buffer.data[: self._used], last_placed, earlier)
             self._used = 0
             self._waiting = []
         if len(self._buffer) > WRITE_BYTES:
