@@ -78,6 +78,10 @@ class DataDirectory:
             cleaned_until=self._known[CLEANER_OFFSETS].get(key, 0),
         )
 
+    def knows(self, key: Key) -> bool:
+        """Whether a checkpoint tells of it."""
+        return any(key in known for known in self._known.values())
+
     def cleaned_until(self, key: Key) -> int:
         return self._known[CLEANER_OFFSETS].get(key, 0)
 

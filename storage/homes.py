@@ -82,7 +82,7 @@ class Homes:
             partition = _PARTITION_DIRECTORY.fullmatch(name)
             if partition:
                 key = (partition[1], int(partition[2]))
-                if key in self._homes and not self._is_other_home(key, path / name):
+                if key in self._homes and not self._is_other_home(key, directory):
                     continue
                 self._settle(key, directory)
                 if not directory.clean:
@@ -99,16 +99,21 @@ class Homes:
                 kept.append(name)
         return kept
 
-    def _is_other_home(self, key: Key, found: Path) -> bool:
-        """Whether the folder that was found is the log's home, and not the one known so far. The other one must be
-        without a log: that is what a directory that failed while the log was made may have kept of it."""
-        known = self.path(key)
-        if not self._holds_log(found):
+    def _is_other_home(self, key: Key, found: DataDirectory) -> bool:
+        """Whether the folder that was found is the log's home, and not the one known so far. One of the two must be
+        without a log: that is what a directory that failed while the log was made may have kept of it. A log that was
+        being emptied is without one too, but where it was its offsets are known."""
+        known = self._homes[key]
+        claim, other_claim = self._claim(key, known), self._claim(key, found)
+        if claim[0] and other_claim[0]:
+            raise DataDirectoryInUse(f"{key[0]}-{key[1]} is both in {known.path} and in {found.path}; remove one")
+        if other_claim <= claim:
             return False
-        if self._holds_log(known):
-            raise DataDirectoryInUse(f"{found.name} is both in {known.parent} and in {found.parent}; remove one")
         self._leave_alone(key)
         return True
+
+    def _claim(self, key: Key, directory: DataDirectory) -> tuple[bool, bool]:
+        return self._holds_log(directory.path / f"{key[0]}-{key[1]}"), directory.knows(key)
 
     def _holds_log(self, folder: Path) -> bool:
         return any(name.endswith(LOG_SUFFIX) for name in self._files.sizes_in(folder))

@@ -158,6 +158,32 @@ def test_a_new_log_that_one_directory_cannot_take_goes_to_the_next(operation: st
             crashed = crashed.after_process_crash()
 
 
+@pytest.mark.parametrize("order", [(A, B), (B, A)], ids=["what failed first", "what failed last"])
+def test_a_log_that_is_being_emptied_keeps_its_home_beside_a_folder_that_could_not_be_made(
+    order: tuple[Path, Path],
+) -> None:
+    """For a moment neither of the two holds a log. Where the log is, its start is known."""
+    files = SimulatedFiles()
+    manager = _managed(files, A, B)
+    files.fail("sync", errno.EIO, path="/sim/a/orders-0")
+    files.fail("remove*", errno.EIO, path="/sim/a/*", times=None)
+    log = manager.open("orders", 0, ID, new=True)
+    committed(log, batch_of(4))
+    manager.delete_records("orders", 0, 3)
+    starts = set()
+
+    def check() -> None:
+        for crashed in (files.after_process_crash(), files.after_machine_crash(None), files.after_machine_crash(1)):
+            again = _managed(crashed, *order).open("orders", 0, ID)
+            assert again.directory == B / "orders-0"
+            starts.add(again.log_start_offset)
+
+    files.before_operation = check
+    manager.truncate_fully_and_start_at("orders", 0, 9)
+    check()
+    assert starts == {3, 9}
+
+
 @pytest.mark.parametrize("tidied", [True, False])
 def test_a_directory_whose_sync_failed_is_made_anew(tidied: bool) -> None:
     """A second sync would say that all is well."""
