@@ -44,6 +44,8 @@ class Homes:
                 self._add(path)
             if not self.directories:
                 raise next(iter(self.offline.values()), ValueError("there is no data directory"))
+            if self.offline:
+                self._leave_claimless()
         except BaseException:
             for directory in self.directories:
                 directory.close(clean=False)
@@ -114,6 +116,14 @@ class Homes:
 
     def _claim(self, key: Key, directory: DataDirectory) -> tuple[bool, bool]:
         return self._holds_log(directory.path / f"{key[0]}-{key[1]}"), directory.knows(key)
+
+    def _leave_claimless(self) -> None:
+        """A folder that holds no log may be what its directory kept when it failed, and the log be in one that is
+        offline: a new log beside it would be one too many."""
+        for key, home in list(self._homes.items()):
+            with contextlib.suppress(OSError):  # whoever opens it will see
+                if not home.knows(key) and not self._holds_log(self.path(key)):
+                    self._leave_alone(key)
 
     def _holds_log(self, folder: Path) -> bool:
         return any(name.endswith(LOG_SUFFIX) for name in self._files.sizes_in(folder))

@@ -184,6 +184,20 @@ def test_a_log_that_is_being_emptied_keeps_its_home_beside_a_folder_that_could_n
     assert starts == {3, 9}
 
 
+def test_a_folder_that_could_not_be_made_does_not_stand_for_a_log_whose_directory_is_offline() -> None:
+    files = SimulatedFiles()
+    manager = _managed(files, A, B)
+    files.fail("sync", errno.EIO, path="/sim/a/orders-0")
+    files.fail("remove*", errno.EIO, path="/sim/a/*", times=None)
+    committed(manager.open("orders", 0, ID, new=True), batch_of(2))
+    files = files.after_process_crash()
+    files.fail("lock", errno.EIO, path="/sim/b/*", times=None)
+    with pytest.raises(LogOffline, match="offline: /sim/b"):
+        _managed(files, A, B).open("orders", 0, ID)
+    again = _managed(files.after_process_crash(), A, B)  # the disk is well again
+    assert offsets_in(again.open("orders", 0, ID)) == [0, 1]
+
+
 @pytest.mark.parametrize("tidied", [True, False])
 def test_a_directory_whose_sync_failed_is_made_anew(tidied: bool) -> None:
     """A second sync would say that all is well."""
