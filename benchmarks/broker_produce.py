@@ -21,7 +21,7 @@ LOADS = {
     "100 B, 64 KB batches, 5 ms linger": (Load(3_000_000, 100, BATCHED), BATCHED_TARGETS),
     "1 KB, default batching, acks=all": (Load(400_000, 1000), DEFAULT_TARGETS),
     "1 KB, 64 KB batches, 5 ms linger": (Load(400_000, 1000, BATCHED), BATCHED_TARGETS),
-    "100 B, unbatched, acks=1": (Load(50_000, 100, UNBATCHED), {RATE.name: Target(ratio_min=1.5)}),
+    "100 B, unbatched, acks=1": (Load(200_000, 100, UNBATCHED), {RATE.name: Target(ratio_min=1.5)}),
 }
 
 _numbers = count()
