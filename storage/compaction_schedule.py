@@ -61,7 +61,8 @@ class CompactionSchedule:
 
     def next(self) -> CompactionJob | None:
         now_ms = self._clock.now_ms()
-        logs = {key: log for key, log in list(self._logs.items()) if self._may_be_compacted(key, log, now_ms)}
+        compacted = [item for item in list(self._logs.items()) if item[1].config.compact]  # a few of thousands
+        logs = {key: log for key, log in compacted if self._may_be_compacted(key, log, now_ms)}
         dirt: dict[Key, Dirt] = {}
         for key, log in logs.items():
             home = self._homes.get(key)
@@ -77,8 +78,7 @@ class CompactionSchedule:
 
     def _may_be_compacted(self, key: Key, log: PartitionLog, now_ms: int) -> bool:
         return (
-            log.config.compact
-            and log.failure is None
+            log.failure is None
             and not log.is_swapping
             and key not in self.uncleanable
             and self._put_off.get(key, now_ms) <= now_ms
