@@ -38,6 +38,16 @@ def _unknown(name: str, known: Mapping[str, Any]) -> ConfigError:
     return ConfigError(f"{name} is not an option that this broker has{hint}")
 
 
+def _take_other_names(values: dict[str, Any]) -> None:
+    """What was said under an older name, as Kafka takes it."""
+    if "broker.id" in values:
+        node_id = _parse(ROW["node.id"], values["broker.id"])
+        if values.setdefault("node.id", node_id) != node_id:
+            raise ConfigError(f"broker.id={node_id}: must be the same as node.id={values['node.id']}, or not be set")
+    if "log.dir" in values:
+        values.setdefault("log.dirs", values["log.dir"])
+
+
 def _parse_changes(given: Mapping[str, str]) -> dict[str, Any]:
     for name in given:
         if name not in ROW:
@@ -78,6 +88,7 @@ class BrokerConfig:
             if name not in ROW:
                 raise _unknown(name, ROW)
             values[name] = _parse(ROW[name], value)
+        _take_other_names(values)
         config = cls(values)
         if 0 <= config["queued.max.request.bytes"] < config["socket.request.max.bytes"]:
             raise ConfigError(
@@ -113,6 +124,10 @@ class BrokerConfig:
         if data:
             given["log.dirs"] = [str(directory) for directory in data]
         return cls.parse(given)
+
+    def with_facts(self, facts: Mapping[str, Any]) -> "BrokerConfig":
+        """What is known once the broker runs, in the place of what was given."""
+        return BrokerConfig({**self.values, **facts}, self.cluster, self.node)
 
     def changed(self, *, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerConfig":
         """What was given at the start, and these instead of what was changed before. ConfigError: it cannot be."""

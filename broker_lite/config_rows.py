@@ -44,12 +44,27 @@ def _protocol_map(value: str) -> str | None:
 
 BROKER_ROWS = (
     Row("node.id", Kind.INT, 1, between(0, INT32_MAX), "The id under which this broker presents itself."),
+    Row("broker.id", Kind.INT, -1, anything, "Another name of node.id, from Kafka's past."),
+    Row(
+        "broker.rack",
+        Kind.STRING,
+        None,
+        anything,
+        "Where the broker stands: a rack or an availability zone, which clients are told.",
+    ),
     Row(
         "log.dirs",
         Kind.LIST,
         None,
         _directories,
         "Where the logs are kept: directories, separated by commas. --data wins over it.",
+    ),
+    Row(
+        "log.dir",
+        Kind.LIST,
+        ("/tmp/kafka-logs",),  # shown as Kafka shows it; no log is kept there unless somebody says so
+        _directories,
+        "Counts where log.dirs is not set. Its default does not: a broker that is not told of a directory stops.",
     ),
     Row(
         "auto.create.topics.enable",

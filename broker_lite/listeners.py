@@ -113,6 +113,22 @@ def _is_wildcard(host: str) -> bool:
     return not host or any(not any(address) for _, address in _packed(host))
 
 
+def facts_of(config: BrokerConfig, opened: list[tuple[list[socket.socket], Endpoint]]) -> dict[str, object]:
+    """What clients see of these options: the ports that the system picked, and who is found there. As with Kafka,
+    which must be told all of it, they are never defaults."""
+    bound, advertised = [], []
+    for listener, (sockets, endpoint) in zip(listeners_of(config), opened, strict=True):
+        bound.append(f"{listener.name}://{listener.bind._replace(port=sockets[0].getsockname()[1])}")
+        advertised.append(f"{listener.name}://{endpoint}")
+    node_id = config["node.id"]
+    return {
+        "node.id": node_id,
+        "broker.id": node_id,
+        "listeners": tuple(bound),
+        "advertised.listeners": tuple(advertised),
+    }
+
+
 def open_sockets(listener: Listener) -> tuple[list[socket.socket], Endpoint]:
     """Sockets that have every address of the listener's host, to listen there, and what its clients are told."""
     host, port = listener.bind

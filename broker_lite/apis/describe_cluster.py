@@ -30,7 +30,7 @@ def handle(broker: "Broker", message: DescribeClusterRequest, request: Request) 
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
-        brokers=[DescribeClusterBroker(broker.node_id, *request.endpoint)],
+        brokers=[DescribeClusterBroker(broker.node_id, *request.endpoint, broker.config["broker.rack"])],
         cluster_authorized_operations=CLUSTER_OPERATIONS if everything else OPERATIONS_NOT_ASKED_FOR,
     )
 

@@ -32,7 +32,7 @@ async def handle(broker: "Broker", message: MetadataRequest, request: Request) -
     topics = await _topics(broker, asked, message, request.version)
     everything = message.include_cluster_authorized_operations
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(broker.node_id, *request.endpoint)],
+        brokers=[MetadataResponseBroker(broker.node_id, *request.endpoint, broker.config["broker.rack"])],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=topics,

@@ -94,6 +94,7 @@ def test_settings_win_over_the_file(tmp_path):
         pytest.param("listener.security.protocol.map=A:SSL", "A cannot be SSL: TLS and SASL are not", id="TLS"),
         pytest.param("listener.security.protocol.map=A", "must be NAME:PLAINTEXT", id="no protocol"),
         pytest.param("max.connections=-1", "must be at least 0", id="fewer than no connections"),
+        pytest.param("broker.id=-1", "node.id=-1: must be between 0", id="a node before the first"),
         pytest.param("queued.max.request.bytes=5", "at least socket.request.max.bytes", id="room for no request"),
     ],
 )
@@ -114,6 +115,16 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path, text, words):
     file.write_text(text)
     with pytest.raises(ConfigError, match=words):
         BrokerConfig.load(file, [])
+
+
+def test_older_names_are_taken():
+    config = BrokerConfig.parse({"broker.id": 5, "log.dir": "a,b"})
+    assert (config["node.id"], config.directories) == (5, [Path("a"), Path("b")])
+    assert BrokerConfig.parse({"log.dir": "a", "log.dirs": "b"}).directories == [Path("b")]
+    with pytest.raises(ConfigError, match=r"must be the same as node\.id=4"):
+        BrokerConfig.parse({"broker.id": 5, "node.id": 4})
+    with pytest.raises(ConfigError, match=r"log\.dirs is not set"):
+        _ = BrokerConfig.parse({}).directories
 
 
 def test_a_missing_file_is_refused(tmp_path):

@@ -8,8 +8,9 @@ import pytest
 
 import pylog
 from pylog.broker_lite.config import BrokerConfig, ConfigError
+from pylog.broker_lite.config_view import Source
 from pylog.broker_lite.listeners import Endpoint, Listener, listeners_of, open_sockets, short_form
-from pylog.broker_lite.protocol import find_coordinator, metadata
+from pylog.broker_lite.protocol import describe_cluster, describe_configs, find_coordinator, metadata
 from pylog.broker_lite.protocol.find_coordinator import FindCoordinatorRequest
 from pylog.broker_lite.protocol.framing import write_request_header
 from pylog.broker_lite.protocol.metadata import MetadataRequest
@@ -162,6 +163,8 @@ def addresses() -> Iterator[list[str]]:
         "advertised.listeners": "INSIDE://inside.example:1111,OUTSIDE://[2001:db8::1]:2222",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,SIX:PLAINTEXT",
         "offsets.topic.num.partitions": 1,
+        "node.id": 3,
+        "broker.rack": "north",
     }
     with pylog.Broker(config=config) as broker:
         told = broker.bootstrap_servers.split(",")
@@ -194,3 +197,22 @@ def test_metadata_and_coordinator_are_at_the_address_of_the_clients_own_listener
     assert [(one.host, one.port) for one in brokers] == [expected]
     found = _ask(addresses[number], find_coordinator.SPEC, FindCoordinatorRequest(key="g"), 2)
     assert (found.host, found.port) == expected
+
+
+def test_its_options_say_where_it_listens_what_it_advertises_and_who_it_is(addresses: list[str]) -> None:
+    asked = describe_configs.DescribeConfigsResource(4, "3", None)
+    request = describe_configs.DescribeConfigsRequest([asked])
+    (result,) = _ask(addresses[0], describe_configs.SPEC, request, 1).results
+    static = {one.name: one.value for one in result.configs if one.config_source == Source.STATIC and one.read_only}
+    bound = f"INSIDE://{addresses[0]},OUTSIDE://{addresses[1]},SIX://{addresses[2]}"
+    told = f"INSIDE://inside.example:1111,OUTSIDE://[2001:db8::1]:2222,SIX://{addresses[2]}"
+    assert (static["listeners"], static["advertised.listeners"]) == (bound, told)
+    assert (static["node.id"], static["broker.id"], static["broker.rack"]) == ("3", "3", "north")
+
+
+def test_clients_are_told_its_rack(addresses: list[str]) -> None:
+    for spec, request, version in (
+        (metadata.SPEC, MetadataRequest(topics=[]), 9),
+        (describe_cluster.SPEC, describe_cluster.DescribeClusterRequest(), 0),
+    ):
+        assert [one.rack for one in _ask(addresses[0], spec, request, version).brokers] == ["north"]
