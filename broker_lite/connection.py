@@ -157,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         """Take up whole frames while nothing is under way, then keep what is left and make room for more."""
-        while self._task is None and not self._sender.is_paused and not self._ended:
+        while self._start < self._end and self._task is None and not self._sender.is_paused and not self._ended:
             frame = self._next_frame()
             if frame is None:
                 break

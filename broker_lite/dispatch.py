@@ -49,8 +49,13 @@ def _answer_again(
     broker: "Broker", repeated: RepeatedProduce, partitions: list[ProducePartition], frame: memoryview
 ) -> Answer:
     acks, version = repeated.acks, repeated.version
-    results = [produce.append(broker, asked, acks, version) for asked in partitions]
-    appended = [result for result in results if type(result) is ProducedPartition and not result.error_code]
+    results: list[produce.Result] = []
+    appended: list[ProducedPartition] = []
+    for asked in partitions:
+        result = produce.append(broker, asked, acks, version)
+        results.append(result)
+        if type(result) is ProducedPartition and not result[2]:
+            appended.append(result)
     if acks and len(appended) == len(results):
         return [repeated.encode(appended, frame)]
     (correlation_id,) = I32.unpack_from(frame, 4)

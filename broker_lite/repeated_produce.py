@@ -9,6 +9,7 @@ It matters for small requests: half of their time went into taking apart what ha
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Optional
 
 from pylog.broker_lite.protocol import produce
@@ -24,6 +25,7 @@ _END = COMPACT.no_tags * 2  # of the topic, of the request
 _NO_ERRORS = b"\1\0" + COMPACT.no_tags  # of a partition: no records that were refused, no message
 _ANSWER_END = COMPACT.no_tags + bytes(4) + COMPACT.no_tags  # not throttled
 _result = RESULT_V5.pack
+_partition = partial(tuple.__new__, ProducePartition)  # in half the time
 
 
 class RepeatedProduce:
@@ -76,7 +78,7 @@ class RepeatedProduce:
             behind = position + length - 1
             if not length or behind >= end or frame[behind]:
                 return None
-            partitions.append(ProducePartition(topic, index, frame[position:behind]))
+            partitions.append(_partition((topic, index, frame[position:behind])))
             position = behind + 1
         return partitions if frame[position:] == _END else None
 

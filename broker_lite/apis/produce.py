@@ -11,6 +11,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite import batch_demands
@@ -43,6 +44,9 @@ _checker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
 _compressor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="compression")
 
 Result = ProducedPartition | Awaitable[ProducedPartition]
+
+_NONE = int(ErrorCode.NONE)
+_produced = partial(tuple.__new__, ProducedPartition)  # in half the time
 
 
 def answer(broker: "Broker", request: Request) -> Answer:
@@ -176,14 +180,8 @@ def _appended(topic: TopicKey, index: int, partition: Partition, records: bytear
         appended = partition.append(records)
     except BatchTooLarge as error:  # max.message.bytes allows what segment.bytes does not
         raise RequestError(ErrorCode.RECORD_LIST_TOO_LARGE, str(error)) from None
-    return ProducedPartition(
-        topic,
-        index,
-        ErrorCode.NONE,
-        appended.base_offset,
-        appended.log_append_time_ms,
-        partition.log.log_start_offset,
-    )
+    base_offset, _, append_time_ms, _ = appended
+    return _produced((topic, index, _NONE, base_offset, append_time_ms, partition.log.log_start_offset, None, ()))
 
 
 def _refused(topic: TopicKey, index: int, error: Exception) -> ProducedPartition:
