@@ -17,7 +17,7 @@ from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.connections import Connections
 from pylog.broker_lite.dispatch import answer
 from pylog.broker_lite.garbage import Garbage
-from pylog.broker_lite.listeners import Endpoint, listeners_of, open_sockets
+from pylog.broker_lite.listeners import Endpoint, facts_of, listeners_of, open_sockets
 from pylog.broker_lite.watch import watched
 
 logger = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_hurry, stop, hurry)
     opened = _open_sockets(config)  # before the data is looked at: a port that is taken is told at once
+    config = config.with_facts(facts_of(config, opened))
     logger.info("starting with %s", ", ".join(map(str, config.directories)))
     async with watched(metrics, metrics_ready) as watch:
         # In a thread: recovery may take long, and meanwhile the process says that it is alive.
