@@ -38,8 +38,8 @@ class Garbage:
         self._alarm = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look_again)
 
     def _look_again(self) -> None:
-        self.look()
         self._look_later()
+        self.look()
 
     def close(self) -> None:
         if self._alarm is not None:

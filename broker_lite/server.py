@@ -51,7 +51,7 @@ async def serve(
         # In a thread: recovery may take long, and meanwhile the process says that it is alive.
         open_broker = partial(Broker, config.directories, config, open_files_max=segments_max)
         broker = await loop.run_in_executor(None, open_broker)
-        garbage = Garbage(lambda: len(broker.logs.items()))
+        garbage = Garbage(lambda: broker.logs.count)
         garbage.start()
         broker.coordinator.loaded()
         watch.loaded(broker)

@@ -131,6 +131,10 @@ class LogManager:
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
 
+    @property
+    def count(self) -> int:
+        return len(self._logs)
+
     def items(self) -> list[tuple[Key, PartitionLog]]:
         return list(self._logs.items())
 

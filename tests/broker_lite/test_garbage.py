@@ -1,5 +1,6 @@
 """What the collector is not to look through again: partitions, once there are many of them."""
 
+import asyncio
 import gc
 
 import pytest
@@ -31,6 +32,31 @@ def test_partitions_are_taken_out_of_sight_when_many_have_come(monkeypatch, coun
         now[0] = count
         one.look()
     assert freezes == frozen
+
+
+def test_it_goes_on_looking_also_when_a_look_has_failed(monkeypatch):
+    monkeypatch.setattr(garbage, "_LOOK_SECONDS", 0)
+    freezes = []
+    monkeypatch.setattr(garbage.gc, "freeze", lambda: freezes.append(True))
+    counts = iter([0, KeyError("a bug"), 0, FREEZE_EVERY])
+
+    def count():
+        now = next(counts, FREEZE_EVERY)
+        if isinstance(now, Exception):
+            raise now
+        return now
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        one = Garbage(count)
+        one.start()
+        async with asyncio.timeout(30):
+            while len(freezes) < 2:
+                await asyncio.sleep(0)
+        one.close()
+
+    asyncio.run(main())
+    assert len(freezes) == 2
 
 
 def test_garbage_of_later_is_still_found():
