@@ -6,7 +6,7 @@ first. Compacted segments take the place of others while nobody reads by name (s
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -183,13 +183,16 @@ class Segments:
             segment = self._segments.pop()
             self.base_offsets.pop()
             segment.release()
-            self._remove(segment.base_offset)
-            self._files.sync(self._directory)
+            self._remove([segment.base_offset])
 
     def remove_detached(self) -> None:
-        while self.detached:
-            self._remove(self.detached.pop())
+        if self.detached:
+            self._remove(self.detached)
+            self.detached.clear()
 
-    def _remove(self, base_offset: int) -> None:
-        for path in swap.set_deleted(self._directory, base_offset, self._files):
+    def _remove(self, base_offsets: Iterable[int]) -> None:
+        """Their last names go after the sync: should it fail, they tell the next process what may come back."""
+        deleted = [path for base in base_offsets for path in swap.set_deleted(self._directory, base, self._files)]
+        self._files.sync(self._directory)
+        for path in deleted:
             self._files.remove(path)

@@ -13,12 +13,12 @@ is one, if only an empty one: where there is no `.swap`, the new file is in plac
 import re
 from pathlib import Path
 
-from pylog.storage import scan
+from pylog.storage import failed_sync, scan
 from pylog.storage.errors import DamagedSegment, StorageError
 from pylog.storage.ports import FileSystem
 from pylog.storage.segment import ABORTED_SUFFIX, LOG_SUFFIX, SUFFIXES
 
-CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
+CLEANED, SWAP, DELETED, TEMPORARY = ".cleaned", ".swap", ".deleted", ".tmp"
 
 SEGMENT_FILE = re.compile(rf"(\d{{20}})({'|'.join(map(re.escape, SUFFIXES))})")
 _SWAP_FILE = re.compile(rf"(\d{{20}})({'|'.join(map(re.escape, SUFFIXES))}){re.escape(SWAP)}")
@@ -98,11 +98,13 @@ def remove_segment(directory: Path, base_offset: int, files: FileSystem) -> None
 def tidy(directory: Path, files: FileSystem) -> dict[str, int]:
     """Finish or undo what a stop left half done. Returns the files that there are then, with their sizes."""
     sizes = files.sizes_in(directory)
-    if not any(name.endswith((CLEANED, DELETED, SWAP, ".tmp")) for name in sizes):
+    if not any(name.endswith((CLEANED, DELETED, SWAP, TEMPORARY)) for name in sizes):
         return sizes
+    if failed_sync.NOTE_NAME in sizes:
+        sizes = _deleted_anew(directory, sizes, files)
     names = sorted(sizes)
     for name in names:
-        if name.endswith((CLEANED, DELETED, ".tmp")):
+        if name.endswith((CLEANED, DELETED, TEMPORARY)):
             files.remove(directory / name)
     swaps = [match for match in map(_SWAP_FILE.fullmatch, names) if match]
     complete = {int(match[1]) for match in swaps if match[2] == LOG_SUFFIX}
@@ -117,6 +119,18 @@ def tidy(directory: Path, files: FileSystem) -> dict[str, int]:
                 files.remove(directory / name)
         take_place(directory, base_offset, files)
         files.sync(directory)
+    return files.sizes_in(directory)
+
+
+def _deleted_anew(directory: Path, sizes: dict[str, int], files: FileSystem) -> dict[str, int]:
+    """The sync that failed may have been the one that was to take the old names of deleted segments from the disk. It
+    forgot them, and they would be back after a power cut. Another rename is another thing to sync."""
+    for name in sizes:
+        if name.endswith(DELETED):
+            files.rename(directory / name, directory / (name + TEMPORARY))
+        elif name.endswith(DELETED + TEMPORARY):  # it failed again
+            files.rename(directory / name, directory / name.removesuffix(TEMPORARY))
+    files.sync(directory)
     return files.sizes_in(directory)
 
 

@@ -79,3 +79,32 @@ def test_a_disk_that_fails_again_leaves_the_note_for_the_process_after_it() -> N
     files = files.after_process_crash()
     assert files.size_of(FOLDER / NOTE_NAME) == 0
     assert offsets_in(opened(files)[1]) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["log ends where it began", "log goes on behind where it began"])
+@pytest.mark.parametrize("failures_more", [0, 1, 2])
+def test_a_segment_whose_removal_was_forgotten_does_not_come_back(goes_on: bool, failures_more: int) -> None:
+    files = SimulatedFiles()
+    manager, log = opened(files)
+    log.append(batch_of(2), 0)
+    log.roll()
+    log.append(batch_of(2), 0)
+    log.flush()
+    files.fail("sync", errno.EIO, path="*/t-0")
+    with pytest.raises(OSError, match="Input/output"):
+        manager.truncate_to("t", 0, 1)
+    for _ in range(failures_more):
+        files = files.after_process_crash()
+        files.fail("sync", errno.EIO, path="*/t-0")
+        with pytest.raises(OSError, match="Input/output"):
+            opened(files)
+    files = files.after_process_crash()
+    manager, log = opened(files)
+    kept = [0, 1]
+    if goes_on:
+        log.append(batch_of(1), 0)
+        kept.append(2)
+    assert offsets_in(log) == kept
+    manager.close()
+    _, log = opened(files.after_machine_crash(None))
+    assert offsets_in(log) == kept
