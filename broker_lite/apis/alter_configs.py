@@ -1,6 +1,5 @@
 """AlterConfigs, key 33. Older than IncrementalAlterConfigs: what is not named goes back to its default."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -16,11 +15,10 @@ from pylog.broker_lite.protocol.alter_configs import (
     AlterConfigsResponse,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
-
-_RESOURCES_A_TURN = 20
 
 
 async def handle(broker: "Broker", message: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:
@@ -49,11 +47,14 @@ async def changed_each(
     broker: "Broker", resources: Sequence[SomeResource], change: Callable[[SomeResource], None]
 ) -> list[AlterConfigsResourceResponse]:
     """One that cannot be changed keeps no other back. All are answered when the changes are on the disk."""
-    times = Counter((one.resource_type, one.resource_name) for one in resources)
+    turn = Turn()
+    times: Counter[tuple[int, str]] = Counter()
+    for one in resources:
+        times[one.resource_type, one.resource_name] += 1
+        await turn.pause()
     errors: list[Exception | None] = []
-    for number, resource in enumerate(resources):
-        if number % _RESOURCES_A_TURN == _RESOURCES_A_TURN - 1:
-            await asyncio.sleep(0)  # others have their turn
+    for resource in resources:
+        await turn.pause()
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "A resource may be in a request once.")
@@ -61,11 +62,16 @@ async def changed_each(
             errors.append(None)
         except EXPECTED as error:
             errors.append(error)
+    failure: Exception | None = None
     try:
         await broker.catalogue.flushed()
     except EXPECTED as error:
-        errors = [error if one is None else one for one in errors]
-    return [_response(resource, error) for resource, error in zip(resources, errors, strict=True)]
+        failure = error
+    responses = []
+    for resource, refused in zip(resources, errors, strict=True):
+        responses.append(_response(resource, refused or failure))
+        await turn.pause()
+    return responses
 
 
 def _response(resource: Resource, error: Exception | None) -> AlterConfigsResourceResponse:

@@ -13,6 +13,7 @@ from pylog.broker_lite.protocol.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -20,14 +21,18 @@ if TYPE_CHECKING:
 
 def handle(
     broker: "Broker", message: AlterPartitionReassignmentsRequest, request: Request
-) -> AlterPartitionReassignmentsResponse:
-    return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=message.allow_replication_factor_change,
-        responses=[
-            ReassignableTopicResponse(topic.name, [_result(broker, topic.name, asked) for asked in topic.partitions])
-            for topic in message.topics
-        ],
+) -> Steps[AlterPartitionReassignmentsResponse]:
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=message.allow_replication_factor_change
     )
+    for topic in message.topics:
+        result = ReassignableTopicResponse(topic.name)
+        response.responses.append(result)
+        for asked in topic.partitions:
+            result.partitions.append(_result(broker, topic.name, asked))
+            yield
+        yield
+    return response
 
 
 def _result(broker: "Broker", topic: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:

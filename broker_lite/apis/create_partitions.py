@@ -16,6 +16,7 @@ from pylog.broker_lite.protocol.create_partitions import (
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.time_limit import TimeLimit
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -23,8 +24,13 @@ if TYPE_CHECKING:
 
 async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:
     limit = TimeLimit(message.timeout_ms)
-    times = Counter(topic.name for topic in message.topics)
-    too_many = sum(_added(broker, asked) for asked in message.topics) > PARTITIONS_AT_ONCE_MAX
+    times: Counter[str] = Counter()
+    added, turn = 0, Turn()
+    for asked in message.topics:
+        times[asked.name] += 1
+        added += _added(broker, asked)
+        await turn.pause()
+    too_many = added > PARTITIONS_AT_ONCE_MAX
     errors: dict[str, Exception | None] = {}
     for asked in message.topics:
         try:
@@ -39,6 +45,7 @@ async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Re
             errors[asked.name] = None
         except EXPECTED as error:
             errors[asked.name] = error
+        await turn.pause()
     for name in errors:
         if errors[name] is None:
             try:

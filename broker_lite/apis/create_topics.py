@@ -1,6 +1,5 @@
 """CreateTopics, key 19. The topics of a request are decided one after the other, and made together."""
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -20,23 +19,27 @@ from pylog.broker_lite.protocol.create_topics import (
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.time_limit import TimeLimit
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 _TELLS_CONFIGS_SINCE = 5
-_TOPICS_A_TURN = 20
 
 
 async def handle(broker: "Broker", message: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
     limit = TimeLimit(message.timeout_ms)
-    times = Counter(topic.name for topic in message.topics)
-    too_many = sum(_partition_count(broker, asked) for asked in message.topics) > PARTITIONS_AT_ONCE_MAX
+    times: Counter[str] = Counter()
+    partition_count, turn = 0, Turn()
+    for asked in message.topics:
+        times[asked.name] += 1
+        partition_count += _partition_count(broker, asked)
+        await turn.pause()
+    too_many = partition_count > PARTITIONS_AT_ONCE_MAX
     results: dict[str, CreatableTopicResult] = {}
     configs = _Configs(broker.config) if request.version >= _TELLS_CONFIGS_SINCE else None
-    for number, asked in enumerate(message.topics):
-        if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
-            await asyncio.sleep(0)  # others have their turn
+    for asked in message.topics:
+        await turn.pause()
         try:
             limit.check()
             if too_many:

@@ -11,6 +11,7 @@ from pylog.broker_lite.protocol.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 async def handle(broker: "Broker", message: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse:
     asked = dict.fromkeys(message.groups_names)  # one that is named twice is deleted once
-    return DeleteGroupsResponse(results=[await _delete(broker, group_id) for group_id in asked])
+    results, turn = [], Turn()
+    for group_id in asked:
+        results.append(await _delete(broker, group_id))
+        await turn.pause()
+    return DeleteGroupsResponse(results=results)
 
 
 async def _delete(broker: "Broker", group_id: str) -> DeletableGroupResult:

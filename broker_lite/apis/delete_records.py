@@ -15,6 +15,7 @@ from pylog.broker_lite.protocol.delete_records import (
     DeleteRecordsTopicResult,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Turn
 from pylog.storage.errors import OffsetOutOfRange
 from pylog.storage.log import PartitionLog
 
@@ -27,6 +28,7 @@ Place = tuple[str, int]
 async def handle(broker: "Broker", message: DeleteRecordsRequest, request: Request) -> DeleteRecordsResponse:
     moved: dict[Place, PartitionLog] = {}
     errors: dict[Place, ErrorCode] = {}
+    turn = Turn()
     for topic in message.topics:
         for one in topic.partitions:
             place = (topic.name, one.partition_index)
@@ -34,6 +36,8 @@ async def handle(broker: "Broker", message: DeleteRecordsRequest, request: Reque
                 moved[place] = _move_start(broker, *place, one.offset)
             except EXPECTED as error:
                 errors[place] = error_of(error)[0]
+            await turn.pause()
+        await turn.pause()
     if moved:
         errors |= dict.fromkeys(await broker.delete_records(moved), ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -42,14 +46,15 @@ async def handle(broker: "Broker", message: DeleteRecordsRequest, request: Reque
             return DeleteRecordsPartitionResult(place[1], NO_LOW_WATERMARK, errors[place])
         return DeleteRecordsPartitionResult(place[1], moved[place].log_start_offset)
 
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                topic.name, [result((topic.name, one.partition_index)) for one in topic.partitions]
-            )
-            for topic in message.topics
-        ]
-    )
+    response = DeleteRecordsResponse()
+    for topic in message.topics:
+        told = DeleteRecordsTopicResult(topic.name)
+        response.topics.append(told)
+        for one in topic.partitions:
+            told.partitions.append(result((topic.name, one.partition_index)))
+            await turn.pause()
+        await turn.pause()
+    return response
 
 
 def _move_start(broker: "Broker", topic: str, index: int, offset: int) -> PartitionLog:

@@ -5,6 +5,7 @@ The topics are gone at once, their files soon after."""
 import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
@@ -18,6 +19,7 @@ from pylog.broker_lite.protocol.delete_topics import (
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.wire import ZERO_UUID
 from pylog.broker_lite.time_limit import TimeLimit
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -26,9 +28,14 @@ _TOPICS_A_TURN = 20
 
 
 async def handle(broker: "Broker", message: DeleteTopicsRequest, request: Request) -> DeleteTopicsResponse:
-    asked = message.topics or [DeleteTopicState(name) for name in message.topic_names]
-    times = Counter((state.name, state.topic_id) for state in asked)
-    states = [DeleteTopicState(name, topic_id) for name, topic_id in times]
+    turn = Turn()
+    times: Counter[tuple[str | None, UUID]] = Counter()
+    for state in message.topics:
+        times[state.name, state.topic_id] += 1
+        await turn.pause()
+    for name in () if message.topics else message.topic_names:
+        times[name, ZERO_UUID] += 1
+        await turn.pause()
     limit = TimeLimit(message.timeout_ms)
     enabled = broker.config["delete.topic.enable"]
     disabled = ErrorCode.TOPIC_DELETION_DISABLED if request.version >= 3 else ErrorCode.INVALID_REQUEST
@@ -48,11 +55,19 @@ async def handle(broker: "Broker", message: DeleteTopicsRequest, request: Reques
             code, text = error_of(error)
             return DeletableTopicResult(state.name, state.topic_id, code, text)
 
-    deletions = []
-    for start in range(0, len(states), _TOPICS_A_TURN):
-        deletions += [asyncio.ensure_future(delete(state)) for state in states[start : start + _TOPICS_A_TURN]]
-        await asyncio.sleep(0)  # others have their turn
-    return DeleteTopicsResponse(responses=list(await asyncio.gather(*deletions)))
+    results: dict[tuple[str | None, UUID], DeletableTopicResult] = {}
+    deletions: dict[tuple[str | None, UUID], asyncio.Task[DeletableTopicResult]] = {}
+    for key in times:
+        if key[0] in broker.topics.by_name or key[1] in broker.topics.by_id:
+            deletions[key] = asyncio.ensure_future(delete(DeleteTopicState(*key)))
+            if len(deletions) % _TOPICS_A_TURN == 0:
+                await asyncio.sleep(0)  # these begin, and others have their turn
+        else:
+            results[key] = await delete(DeleteTopicState(*key))
+        await turn.pause()
+    for key, deletion in deletions.items():
+        results[key] = await deletion
+    return DeleteTopicsResponse(responses=[results[key] for key in times])
 
 
 API = declared(SPEC, handle)

@@ -1,6 +1,5 @@
 """DescribeConfigs, key 32. v1: sources and synonyms. v3: types and documentation."""
 
-import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -20,24 +19,23 @@ from pylog.broker_lite.protocol.describe_configs import (
     DescribeConfigsSynonym,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
-_RESOURCES_A_TURN = 20
-
 
 async def handle(broker: "Broker", message: DescribeConfigsRequest, request: Request) -> DescribeConfigsResponse:
     """A resource that is named again is described once: the answer is no longer than what there is to say."""
-    unique = {
-        (asked.resource_type, asked.resource_name, tuple(asked.configuration_keys or ())): asked
-        for asked in message.resources
-    }
+    turn = Turn()
+    unique = {}
+    for asked in message.resources:
+        unique[asked.resource_type, asked.resource_name, tuple(asked.configuration_keys or ())] = asked
+        await turn.pause()
     results = []
-    for number, asked in enumerate(unique.values()):
-        if number % _RESOURCES_A_TURN == _RESOURCES_A_TURN - 1:
-            await asyncio.sleep(0)  # others have their turn
+    for asked in unique.values():
         results.append(_result(broker, asked, message))
+        await turn.pause()
     return DescribeConfigsResponse(results=results)
 
 

@@ -12,6 +12,7 @@ from pylog.broker_lite.protocol.describe_groups import (
     DescribeGroupsResponse,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -26,11 +27,13 @@ async def handle(broker: "Broker", message: DescribeGroupsRequest, request: Requ
         await broker.coordinator_ready()
     except EXPECTED as error:
         return DescribeGroupsResponse(groups=[DescribedGroup(code_of(error), group_id=one) for one in message.groups])
-    groups = [_describe(broker, group_id, request.version) for group_id in message.groups]
-    if message.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = _OPERATIONS
+    groups, turn = [], Turn()
+    for group_id in message.groups:
+        group = _describe(broker, group_id, request.version)
+        if message.include_authorized_operations and group.error_code == ErrorCode.NONE:
+            group.authorized_operations = _OPERATIONS
+        groups.append(group)
+        await turn.pause()
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -16,6 +16,7 @@ from pylog.broker_lite.protocol.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -25,7 +26,7 @@ ByTopic = dict[str, list[DescribeLogDirsPartition]]
 
 
 async def handle(broker: "Broker", message: DescribeLogDirsRequest, request: Request) -> DescribeLogDirsResponse:
-    found = _by_directory(broker, message)
+    found = await _by_directory(broker, message)
     results = [
         DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, str(path.absolute()))
         for path in broker.offline_directories
@@ -37,17 +38,22 @@ async def handle(broker: "Broker", message: DescribeLogDirsRequest, request: Req
     return DescribeLogDirsResponse(results=results)
 
 
-def _by_directory(broker: "Broker", message: DescribeLogDirsRequest) -> dict[Path, ByTopic]:
-    if message.topics is None:
-        places = set(broker.partitions)
-    else:
-        places = {(topic.topic, index) for topic in message.topics for index in topic.partitions}
+async def _by_directory(broker: "Broker", message: DescribeLogDirsRequest) -> dict[Path, ByTopic]:
+    turn = Turn()
+    places = set(broker.partitions) if message.topics is None else set()
+    for topic in message.topics or ():
+        for index in topic.partitions:
+            if (topic.topic, index) in broker.partitions:
+                places.add((topic.topic, index))
+            await turn.pause()
+        await turn.pause()
     found: dict[Path, ByTopic] = defaultdict(lambda: defaultdict(list))
-    for place in sorted(places & broker.partitions.keys()):
-        log = broker.partitions[place].log
-        if log.failure is None:
-            partition = DescribeLogDirsPartition(place[1], log.size_bytes)
-            found[log.directory.parent][place[0]].append(partition)
+    for place in sorted(places):
+        await turn.pause()
+        there = broker.partitions.get(place)
+        if there is not None and there.log.failure is None:
+            partition = DescribeLogDirsPartition(place[1], there.log.size_bytes)
+            found[there.log.directory.parent][place[0]].append(partition)
     return found
 
 

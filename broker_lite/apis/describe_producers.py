@@ -12,20 +12,26 @@ from pylog.broker_lite.protocol.describe_producers import (
     DescribeProducersTopicResponse,
     ProducerState,
 )
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 
-def handle(broker: "Broker", message: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            DescribeProducersTopicResponse(
-                topic.name, [_producers(broker, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in message.topics
-        ]
-    )
+def handle(broker: "Broker", message: DescribeProducersRequest, request: Request) -> Steps[DescribeProducersResponse]:
+    """A partition that is named again is described once more, but not looked at again."""
+    response = DescribeProducersResponse()
+    known: dict[tuple[str, int], DescribeProducersPartitionResponse] = {}
+    for topic in message.topics:
+        result = DescribeProducersTopicResponse(topic.name)
+        response.topics.append(result)
+        for index in topic.partition_indexes:
+            if (topic.name, index) not in known:
+                known[topic.name, index] = _producers(broker, topic.name, index)
+            result.partitions.append(known[topic.name, index])
+            yield
+        yield
+    return response
 
 
 def _producers(broker: "Broker", topic: str, index: int) -> DescribeProducersPartitionResponse:

@@ -16,6 +16,7 @@ from pylog.broker_lite.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -25,7 +26,7 @@ PARTITIONS_MAX = 2000  # in one answer, as Kafka's max.request.partition.size.li
 
 def handle(
     broker: "Broker", message: DescribeTopicPartitionsRequest, request: Request
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     names = sorted({topic.name for topic in message.topics}) or sorted(broker.topics.by_name)
     start = message.cursor or Cursor("", 0)
     if start.partition_index < 0 or (message.cursor and message.topics and start.topic_name not in names):
@@ -36,6 +37,7 @@ def handle(
     room = max(1, min(message.response_partition_limit, PARTITIONS_MAX))
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        yield
         if name < start.topic_name:
             continue
         topic = broker.topics.by_name.get(name)

@@ -13,24 +13,26 @@ from pylog.broker_lite.protocol.elect_leaders import (
     ReplicaElectionResult,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 
-def handle(broker: "Broker", message: ElectLeadersRequest, request: Request) -> ElectLeadersResponse:
+def handle(broker: "Broker", message: ElectLeadersRequest, request: Request) -> Steps[ElectLeadersResponse]:
     is_known = message.election_type in (PREFERRED, UNCLEAN) or message.topic_partitions == []
     if message.topic_partitions is None:
         # Of all partitions those are told that an election would have changed.
         results = [ReplicaElectionResult(name) for name in sorted(broker.topics.by_name)] if is_known else []
     else:
-        results = [
-            ReplicaElectionResult(
-                topic.topic,
-                [_result(broker, topic.topic, index, message.election_type) for index in topic.partitions],
-            )
-            for topic in message.topic_partitions
-        ]
+        results = []
+        for topic in message.topic_partitions:
+            result = ReplicaElectionResult(topic.topic)
+            results.append(result)
+            for index in topic.partitions:
+                result.partition_result.append(_result(broker, topic.topic, index, message.election_type))
+                yield
+            yield
     code = ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 

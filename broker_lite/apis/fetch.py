@@ -5,7 +5,7 @@ what is news.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,8 @@ from pylog.broker_lite.partition import Partition, Waiter
 from pylog.broker_lite.protocol import fetch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import READ_COMMITTED, FetchPartition, FetchRequest, PartitionHead
+from pylog.broker_lite.protocol.wire import Buffer
+from pylog.broker_lite.turns import COLLECTOR, LARGE_BYTES, aside
 from pylog.storage.batch import PREFIX_BYTES, read_prefix
 from pylog.storage.epochs import UNDEFINED_OFFSET
 from pylog.storage.errors import OffsetOutOfRange
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 _COLD_LOOKS_MAX = 10  # most need three: a page of the index, of the first batch, of the last one
+_PARTITIONS_A_TURN = 200  # a millisecond or two
 
 
 # What is said of a partition, its records, itself, and where it is by the topic's name.
@@ -43,8 +46,28 @@ class _Found(NamedTuple):
 
 
 def answer(broker: "Broker", request: Request) -> Answer:
-    version = request.version
-    message = fetch.decode_request(request.body, version)
+    if len(request.body) > LARGE_BYTES:
+        return _large(broker, bytes(request.body), request.version)
+    return _answer(broker, _decode(request.body, request.version), request.version)
+
+
+async def _large(broker: "Broker", body: bytes, version: int) -> Parts:
+    with COLLECTOR.mostly_among_new():
+        answered = _answer(broker, await aside(_decode, body, version), version)
+        return answered if isinstance(answered, list) else await answered
+
+
+def _decode(body: Buffer, version: int) -> FetchRequest:
+    """What is asked last of a partition counts, in the place of the first, as with Kafka."""
+    message = fetch.decode_request(body, version)
+    if len(message.partitions) > 1:
+        unique = {(asked.topic, asked.partition): asked for asked in message.partitions}
+        if len(unique) < len(message.partitions):
+            return message._replace(partitions=list(unique.values()))
+    return message
+
+
+def _answer(broker: "Broker", message: FetchRequest, version: int) -> Parts | Awaitable[Parts]:
     session = None
     if message.session_id != fetch.NO_SESSION_ID or message.session_epoch != fetch.SESSIONLESS_EPOCH:
         try:
@@ -54,9 +77,12 @@ def answer(broker: "Broker", request: Request) -> Answer:
     bytes_max = min(message.max_bytes, broker.fetch_bytes_max)
     if bytes_max < message.max_bytes or bytes_max < message.min_bytes:  # it must not wait for more than it may send
         message = message._replace(max_bytes=bytes_max, min_bytes=min(message.min_bytes, bytes_max))
-    found = _find(broker, message, session)
+    asked = _asked(broker, message, session)
+    if len(asked) > _PARTITIONS_A_TURN:
+        return _find_and_wait(broker, message, session, version)
+    found = _find(broker, message, asked)
     if not found.cold and (message.max_wait_ms <= 0 or _enough(found, message, session)):
-        return _parts(found, session, version)
+        return _parts(found.reads, session, version)
     return _wait(broker, message, session, found, version)
 
 
@@ -64,6 +90,10 @@ def _enough(found: _Found, message: FetchRequest, session: Session | None) -> bo
     if found.size_bytes >= message.min_bytes or found.is_urgent:
         return True
     return not (message.partitions or session)
+
+
+async def _find_and_wait(broker: "Broker", message: FetchRequest, session: Session | None, version: int) -> Parts:
+    return await _wait(broker, message, session, await _find_all(broker, message, session), version)
 
 
 async def _wait(broker: "Broker", message: FetchRequest, session: Session | None, found: _Found, version: int) -> Parts:
@@ -83,8 +113,10 @@ async def _wait(broker: "Broker", message: FetchRequest, session: Session | None
             timer.cancel()
             for partition in waited:
                 partition.waiters.discard(waiter)
-        found = await _read_from_disk(broker, message, session, _find(broker, message, session))
-    return _parts(found, session, version)
+        found = await _read_from_disk(broker, message, session, await _find_all(broker, message, session))
+    if len(found.reads) <= _PARTITIONS_A_TURN:
+        return _parts(found.reads, session, version)
+    return await _many_parts(found.reads, session, version)
 
 
 async def _read_from_disk(broker: "Broker", message: FetchRequest, session: Session | None, found: _Found) -> _Found:
@@ -95,7 +127,7 @@ async def _read_from_disk(broker: "Broker", message: FetchRequest, session: Sess
             break
         waited = await asyncio.gather(*(cold.waited(one.wait) for one in found.cold), return_exceptions=True)
         may_wait = number == _COLD_LOOKS_MAX - 1 or any(isinstance(one, BaseException) for one in waited)
-        found = _find(broker, message, session, may_wait=may_wait)
+        found = await _find_all(broker, message, session, may_wait=may_wait)
     return found
 
 
@@ -105,12 +137,35 @@ def _partitions_of(broker: "Broker", asked: Iterable[FetchPartition]) -> list[Pa
     return [partition for partition in found if partition is not None]
 
 
-def _find(broker: "Broker", message: FetchRequest, session: Session | None, *, may_wait: bool = False) -> _Found:
-    reads: list[_Read] = []
-    cold_reads: list[WouldWait] = []
-    room, size_bytes, is_urgent = message.max_bytes, 0, False
+def _asked(broker: "Broker", message: FetchRequest, session: Session | None) -> Sequence[FetchPartition]:
+    return message.partitions if session is None else session.to_look_at(broker.partitions)
+
+
+async def _find_all(
+    broker: "Broker", message: FetchRequest, session: Session | None, *, may_wait: bool = False
+) -> _Found:
+    """Some at a time: between them others have their turn."""
+    asked = _asked(broker, message, session)
+    found = _find(broker, message, asked[:_PARTITIONS_A_TURN], may_wait=may_wait)
+    for start in range(_PARTITIONS_A_TURN, len(asked), _PARTITIONS_A_TURN):
+        await asyncio.sleep(0)
+        found = _find(broker, message, asked[start : start + _PARTITIONS_A_TURN], found, may_wait=may_wait)
+    return found
+
+
+def _find(
+    broker: "Broker",
+    message: FetchRequest,
+    partitions: Sequence[FetchPartition],
+    before: _Found | None = None,
+    *,
+    may_wait: bool = False,
+) -> _Found:
+    """To be added to what was found `before`."""
+    reads, size_bytes, is_urgent, cold_reads = before or ([], 0, False, [])
+    room = message.max_bytes
     with nullcontext() if may_wait else NOT_WAITING:
-        for asked in message.partitions if session is None else session.to_look_at(broker.partitions):
+        for asked in partitions:
             try:
                 read = _read(broker, asked, room - size_bytes, message, first=size_bytes == 0)
             except WouldWait as wait:
@@ -185,20 +240,44 @@ def _aborted(partition: Partition, offset: int, found: FileSlice, end_offset: in
     return [(one.producer_id, one.first_offset) for one in partition.log.aborted_transactions(offset, end_offset)]
 
 
-def _parts(found: _Found, session: Session | None, version: int) -> Parts:
-    reads = found.reads
+def _parts(reads: Sequence[_Read], session: Session | None, version: int) -> Parts:
     session_id = fetch.NO_SESSION_ID
     if session is not None:
         session_id = session.id
         reads = [read for read in reads if session.tell(read[0], read[2], read[3])]
+    _count(reads)
+    return _encoded(reads, version, session_id)
+
+
+async def _many_parts(reads: Sequence[_Read], session: Session | None, version: int) -> Parts:
+    news: list[_Read] = []
+    for start in range(0, len(reads), _PARTITIONS_A_TURN):
+        some = reads[start : start + _PARTITIONS_A_TURN]
+        told = some if session is None else [read for read in some if session.tell(read[0], read[2], read[3])]
+        _count(told)
+        news += told
+        await asyncio.sleep(0)
+    with COLLECTOR.mostly_among_new():
+        return await aside(_encoded, news, version, fetch.NO_SESSION_ID if session is None else session.id)
+
+
+def _count(reads: Iterable[_Read]) -> None:
+    for _, records, partition, _ in reads:
+        if records is not None and partition is not None:
+            partition.bytes_out += records.length
+
+
+def _encoded(reads: Sequence[_Read], version: int, session_id: int) -> Parts:
+    """What stands between two partitions' records is one part."""
     pieces = fetch.encode_response_pieces([read[0] for read in reads], version, session_id=session_id)
-    parts: Parts = [pieces[0]]
-    for piece, (_, records, partition, _) in zip(pieces[1:], reads, strict=True):
-        if records is not None:
-            parts.append(records)
-            if partition is not None:
-                partition.bytes_out += records.length
-        parts.append(piece)
+    last = pieces[0]
+    parts: Parts = [last]
+    for piece, (_, records, _, _) in zip(pieces[1:], reads, strict=True):
+        if records is None:
+            last += piece
+        else:
+            parts += (records, piece)
+            last = piece
     return parts
 
 

@@ -13,6 +13,7 @@ from pylog.broker_lite.protocol.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -27,7 +28,10 @@ async def handle(broker: "Broker", message: FindCoordinatorRequest, request: Req
                 "This broker coordinates groups; transactions and share groups are not supported yet.",
             )
         await broker.coordinator_ready()
-        found = [_coordinator(broker, key, request.endpoint) for key in keys]
+        found, turn = [], Turn()
+        for key in keys:
+            found.append(_coordinator(broker, key, request.endpoint))
+            await turn.pause()
     except EXPECTED as error:
         code, text = error_of(error)
         found = [_none(key, code, text) for key in keys]

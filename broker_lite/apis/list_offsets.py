@@ -7,7 +7,6 @@ A look-up by time may have to wait for the disk, and to unfold a large batch: th
 """
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite import cold
@@ -30,6 +29,7 @@ from pylog.broker_lite.protocol.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from pylog.broker_lite.turns import Turn
 from pylog.storage.log import PartitionLog
 from pylog.storage.ports import NOT_WAITING, WouldWait
 from pylog.storage.time_search import look_into
@@ -49,19 +49,26 @@ _TIERED = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
 
 
 async def handle(broker: "Broker", message: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
-    asked = Counter((topic.name, one.partition_index) for topic in message.topics for one in topic.partitions)
-    twice = {place for place, count in asked.items() if count > 1}
+    """What is asked for twice is refused, both times, as Kafka does."""
+    turn = Turn()
+    times: dict[tuple[str, int], int] = {}
+    for topic in message.topics:
+        for one in topic.partitions:
+            place = (topic.name, one.partition_index)
+            times[place] = times.get(place, 0) + 1
+            await turn.pause()
     committed = message.isolation_level == READ_COMMITTED
     topics = []
     for topic in message.topics:
         found = []
         for one in topic.partitions:
-            place = (topic.name, one.partition_index)
-            if place in twice:
+            if times[topic.name, one.partition_index] > 1:
                 found.append(ListOffsetsPartitionResponse(one.partition_index, ErrorCode.INVALID_REQUEST))
             else:
                 found.append(await _offset(broker, topic.name, one, request.version, committed=committed))
+            await turn.pause()
         topics.append(ListOffsetsTopicResponse(topic.name, found))
+        await turn.pause()
     return ListOffsetsResponse(topics=topics)
 
 

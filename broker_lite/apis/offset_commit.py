@@ -17,6 +17,7 @@ from pylog.broker_lite.protocol.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -26,7 +27,8 @@ async def handle(broker: "Broker", message: OffsetCommitRequest, request: Reques
     if request.version >= IDS_SINCE:
         for topic in message.topics:
             topic.name = broker.topics.name_of(topic.topic_id.bytes) or ""
-    commits, errors = _by_partition(broker, message)
+    turn = Turn()
+    commits, errors = await _by_partition(broker, message, turn)
     try:
         check_name(message.group_id, ErrorCode.INVALID_GROUP_ID)
         await broker.coordinator_ready()
@@ -39,24 +41,21 @@ async def handle(broker: "Broker", message: OffsetCommitRequest, request: Reques
         if error_of(error)[0] in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
             code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         errors |= dict.fromkeys(commits, code)
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [
-                    OffsetCommitResponsePartition(one.partition_index, errors[topic.name, one.partition_index])
-                    for one in topic.partitions
-                ],
-            )
-            for topic in message.topics
-            if topic.partitions
-        ]
-    )
+    response = OffsetCommitResponse()
+    for topic in message.topics:
+        if topic.partitions:
+            result = OffsetCommitResponseTopic(topic.name, topic.topic_id)
+            response.topics.append(result)
+            for one in topic.partitions:
+                code = errors[topic.name, one.partition_index]
+                result.partitions.append(OffsetCommitResponsePartition(one.partition_index, code))
+                await turn.pause()
+        await turn.pause()
+    return response
 
 
-def _by_partition(
-    broker: "Broker", message: OffsetCommitRequest
+async def _by_partition(
+    broker: "Broker", message: OffsetCommitRequest, turn: Turn
 ) -> tuple[dict[Place, CommittedOffset], dict[Place, ErrorCode]]:
     """What is to be committed; and what cannot be, whoever asks."""
     now_ms = broker.now_ms()
@@ -65,7 +64,9 @@ def _by_partition(
     commits: dict[Place, CommittedOffset] = {}
     errors: dict[Place, ErrorCode] = {}
     for topic in message.topics:
+        await turn.pause()
         for one in topic.partitions:
+            await turn.pause()
             place = (topic.name, one.partition_index)
             if not broker.exists(*place):
                 errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic.name else ErrorCode.UNKNOWN_TOPIC_ID

@@ -13,35 +13,37 @@ from pylog.broker_lite.protocol.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 
 async def handle(broker: "Broker", message: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse:
-    places = [(topic.name, one.partition_index) for topic in message.topics for one in topic.partitions]
+    turn = Turn()
+    existing: dict[tuple[str, int], None] = {}  # each once
     try:
         await broker.coordinator_ready()
+        for topic in message.topics:
+            for one in topic.partitions:
+                if broker.exists(topic.name, one.partition_index):
+                    existing[topic.name, one.partition_index] = None
+                await turn.pause()
+            await turn.pause()
         broker.coordinator_of(message.group_id)
-        existing = [place for place in places if broker.exists(*place)]
         codes = await broker.coordinator.reply_of(broker.groups.delete_offsets(message.group_id, existing))
     except EXPECTED as error:
         return OffsetDeleteResponse(error_code=code_of(error))
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                topic.name,
-                [
-                    OffsetDeleteResponsePartition(
-                        one.partition_index,
-                        codes.get((topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
+    response = OffsetDeleteResponse()
+    for topic in message.topics:
+        result = OffsetDeleteResponseTopic(topic.name)
+        response.topics.append(result)
+        for one in topic.partitions:
+            code = codes.get((topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            result.partitions.append(OffsetDeleteResponsePartition(one.partition_index, code))
+            await turn.pause()
+        await turn.pause()
+    return response
 
 
 API = declared(SPEC, handle)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.errors import RequestError
-from pylog.broker_lite.machines.topics import CONSUMER_OFFSETS
+from pylog.broker_lite.machines.offsets import CommittedOffset
+from pylog.broker_lite.machines.topics import CONSUMER_OFFSETS, Topic
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.offset_fetch import (
     IDS_SINCE,
@@ -18,6 +19,7 @@ from pylog.broker_lite.protocol.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from pylog.broker_lite.protocol.wire import ZERO_UUID
+from pylog.broker_lite.turns import Steps, Turn, finished
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -27,7 +29,7 @@ _NO_OFFSET = -1
 
 def handle(
     broker: "Broker", message: OffsetFetchRequest, request: Request
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+) -> Steps[OffsetFetchResponse] | Awaitable[OffsetFetchResponse]:
     if broker.coordinator.is_committed:
         return _answer(broker, message, request)
     return _answer_later(broker, message, request)
@@ -35,27 +37,31 @@ def handle(
 
 async def _answer_later(broker: "Broker", message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
     """What could be taken back by a power cut is not told."""
+    turn = Turn()
     for group_id in {message.group_id, *(group.group_id for group in message.groups)}:
         if not _is_offline(broker, group_id):
             await broker.coordinator.committed(group_id)
-    return _answer(broker, message, request)
+        await turn.pause()
+    return await finished(_answer(broker, message, request))
 
 
-def _answer(broker: "Broker", message: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
+def _answer(broker: "Broker", message: OffsetFetchRequest, request: Request) -> Steps[OffsetFetchResponse]:
     if request.version >= 8:
-        return OffsetFetchResponse(
-            groups=[
-                OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
-                if _is_offline(broker, group.group_id)
-                else OffsetFetchResponseGroup(
-                    group.group_id, _topics(broker, group.group_id, group.topics, by_id=request.version >= IDS_SINCE)
-                )
-                for group in message.groups
-            ]
-        )
+        groups = []
+        for group in message.groups:
+            if _is_offline(broker, group.group_id):
+                groups.append(OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.NOT_COORDINATOR))
+            else:
+                by_id = request.version >= IDS_SINCE
+                topics = yield from _topics(broker, group.group_id, group.topics, by_id=by_id)
+                groups.append(OffsetFetchResponseGroup(group.group_id, topics))
+            yield
+        return OffsetFetchResponse(groups=groups)
     if _is_offline(broker, message.group_id):
-        return OffsetFetchResponse(error_code=ErrorCode.NOT_COORDINATOR, topics=_refused(message.topics or []))
-    return OffsetFetchResponse(topics=_topics(broker, message.group_id, message.topics))
+        refused = yield from _refused(message.topics or [])
+        return OffsetFetchResponse(error_code=ErrorCode.NOT_COORDINATOR, topics=refused)
+    topics = yield from _topics(broker, message.group_id, message.topics)
+    return OffsetFetchResponse(topics=topics)
 
 
 def _is_offline(broker: "Broker", group: str) -> bool:
@@ -69,34 +75,32 @@ def _is_offline(broker: "Broker", group: str) -> bool:
     return False
 
 
-def _refused(asked: list[OffsetFetchRequestTopic]) -> list[OffsetFetchResponseTopic]:
+def _refused(asked: list[OffsetFetchRequestTopic]) -> Steps[list[OffsetFetchResponseTopic]]:
     """v1 has no error code but those of the partitions."""
     code = ErrorCode.NOT_COORDINATOR
-    return [
-        OffsetFetchResponseTopic(
-            topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(index, _NO_OFFSET, -1, "", code) for index in topic.partition_indexes
-            ],
-        )
-        for topic in asked
-    ]
+    refused = []
+    for topic in asked:
+        told = OffsetFetchResponseTopic(topic.name)
+        refused.append(told)
+        for index in topic.partition_indexes:
+            told.partitions.append(OffsetFetchResponsePartition(index, _NO_OFFSET, -1, "", code))
+            yield
+        yield
+    return refused
 
 
 def _topics(
     broker: "Broker", group: str, asked: list[OffsetFetchRequestTopic] | None, *, by_id: bool = False
-) -> list[OffsetFetchResponseTopic]:
+) -> Steps[list[OffsetFetchResponseTopic]]:
     """By id: a topic that is no longer there has none, and is left out where all are asked for."""
     known = broker.topics.by_name
-    committed = {
-        place: found
-        for place, found in broker.offsets.committed(group).items()
-        if place[0] not in known or found.is_of(known[place[0]].topic_id)
-    }
+    committed = broker.offsets.committed(group)
     if asked is None:
         by_topic: dict[str, list[int]] = {}
         for name, partition in sorted(committed):
-            by_topic.setdefault(name, []).append(partition)
+            if _is_of_today(known.get(name), committed.get((name, partition))):
+                by_topic.setdefault(name, []).append(partition)
+            yield
         asked = [
             OffsetFetchRequestTopic(name, known[name].topic_id if name in known else ZERO_UUID, partitions)
             for name, partitions in by_topic.items()
@@ -108,14 +112,23 @@ def _topics(
         partitions = []
         for partition in topic.partition_indexes:
             found = None if named is None else committed.get((named, partition))
+            if named is not None and not _is_of_today(known.get(named), found):
+                found = None
             code = ErrorCode.UNKNOWN_TOPIC_ID if named is None else ErrorCode.NONE
             partitions.append(
                 OffsetFetchResponsePartition(partition, _NO_OFFSET, -1, "", code)
                 if found is None
                 else OffsetFetchResponsePartition(partition, found.offset, found.leader_epoch, found.metadata)
             )
+            yield
         answered.append(OffsetFetchResponseTopic(topic.name, topic.topic_id, partitions))
+        yield
     return answered
+
+
+def _is_of_today(topic: Topic | None, found: CommittedOffset | None) -> bool:
+    """Not of another topic, of the same name, that was there before."""
+    return topic is None or (found is not None and found.is_of(topic.topic_id))
 
 
 API = declared(SPEC, handle)

@@ -13,18 +13,24 @@ from pylog.broker_lite.protocol.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 
-def handle(broker: "Broker", message: OffsetForLeaderEpochRequest, request: Request) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(topic.topic, [_end(broker, topic.topic, asked) for asked in topic.partitions])
-            for topic in message.topics
-        ]
-    )
+def handle(
+    broker: "Broker", message: OffsetForLeaderEpochRequest, request: Request
+) -> Steps[OffsetForLeaderEpochResponse]:
+    response = OffsetForLeaderEpochResponse()
+    for topic in message.topics:
+        result = OffsetForLeaderTopicResult(topic.topic)
+        response.topics.append(result)
+        for asked in topic.partitions:
+            result.partitions.append(_end(broker, topic.topic, asked))
+            yield
+        yield
+    return response
 
 
 def _end(broker: "Broker", topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

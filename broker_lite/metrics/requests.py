@@ -89,6 +89,15 @@ class RequestStats:
         for code in error_codes(response):
             self.errors[key, code] += 1
 
+    @staticmethod
+    def counted(response: Any) -> Counter[int]:
+        """By code, those that `note_errors` would note: of an answer with so much in it that a thread counts them."""
+        return Counter(error_codes(response))
+
+    def note_counted(self, key: int, counted: Counter[int]) -> None:
+        for code, count in counted.items():
+            self.errors[key, code] += count
+
 
 def error_codes(response: Any) -> Iterator[int]:
     """Every error code in a declared message, and in those that it holds, save 0."""

@@ -26,6 +26,12 @@ T = TypeVar("T")
 _FOREVER = 1 << 15
 _OF_ANY_CLASS = ("__dict__", "__weakref__")  # that has no slots
 _A_NEW_LIST = object()
+ANY_SIZE = 1 << 62
+_ELEMENT_BYTES = 16  # of an array, or the time that it takes to encode as many: about
+
+
+class LargeMessage(Exception):
+    """It takes long to encode: whoever must not wait lets a thread do it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +173,10 @@ def decode_whole(cls: type[T], buffer: Buffer, version: int, *, flexible: bool, 
     return decoded
 
 
-def encode(value: Any, out: bytearray, version: int, *, flexible: bool) -> None:
+def encode(value: Any, out: bytearray, version: int, *, flexible: bool, bytes_max: int = ANY_SIZE) -> None:
+    """LargeMessage, with some of it in `out`, as soon as it is seen to have more than about `bytes_max`."""
     cls: Any = type(value)
-    _encoder(cls, version, flexible)(value, out)
+    _encoder(cls, version, flexible)(value, out, bytes_max)
 
 
 class _Source:
@@ -177,7 +184,7 @@ class _Source:
 
     def __init__(self, signature: str) -> None:
         self.lines = [f"def function({signature}):"]
-        self.names: dict[str, Any] = {"wire": wire, "MalformedFrame": MalformedFrame}
+        self.names: dict[str, Any] = {"wire": wire, "MalformedFrame": MalformedFrame, "LargeMessage": LargeMessage}
 
     def add(self, line: str, depth: int = 1) -> None:
         self.lines.append("    " * depth + line)
@@ -265,8 +272,8 @@ def _add_null_check(source: _Source, target: str, spec: Spec, version: int, dept
 
 
 @cache
-def _encoder(cls: Any, version: int, flexible: bool) -> Callable[[Any, bytearray], None]:
-    source = _Source("m, out")
+def _encoder(cls: Any, version: int, flexible: bool) -> Callable[[Any, bytearray, int], None]:
+    source = _Source("m, out, bytes_max")
     carried = [(name, spec) for name, spec in cls.specs.items() if spec.carried_by(version)]
     for name, spec in carried:
         if spec.tag is None:
@@ -304,16 +311,18 @@ def _add_write(source: _Source, value: str, spec: Spec, version: int, flexible: 
         writer = f"write_{spec.element.__name__}"
         source.names[writer] = _encoder(spec.element, version, flexible)
         source.add(f"out += wire.I8.pack(-1 if {value} is None else 1)", depth)
-        source.add(f"if {value} is not None: {writer}({value}, out)", depth)
+        source.add(f"if {value} is not None: {writer}({value}, out, bytes_max)", depth)
     elif spec.kind == "array":
         source.add(f"items = {value}", depth)
-        source.add(f"wire.write_{compact}count(out, -1 if items is None else len(items))", depth)
+        source.add("n = -1 if items is None else len(items)", depth)
+        source.add(f"if len(out) + n * {_ELEMENT_BYTES} > bytes_max: raise LargeMessage", depth)
+        source.add(f"wire.write_{compact}count(out, n)", depth)
         source.add("for item in items or ():", depth)
         if isinstance(spec.element, Spec):
             _add_write(source, "item", spec.element, version, flexible, depth + 1)
         else:
             writer = f"write_{spec.element.__name__}"
             source.names[writer] = _encoder(spec.element, version, flexible)
-            source.add(f"{writer}(item, out)", depth + 1)
+            source.add(f"{writer}(item, out, bytes_max)", depth + 1)
     else:
         source.add(f"wire.write_{compact}{spec.kind}(out, {value})", depth)

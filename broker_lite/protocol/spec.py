@@ -56,7 +56,8 @@ class ApiSpec(Api, Generic[Request, Response]):
         schema.encode(request, out, version, flexible=self.is_flexible(version))
         return out
 
-    def encode_response(self, response: Response, version: int) -> bytearray:
+    def encode_response(self, response: Response, version: int, bytes_max: int = schema.ANY_SIZE) -> bytearray:
+        """LargeMessage if it has more than about `bytes_max`."""
         out = bytearray()
-        schema.encode(response, out, version, flexible=self.is_flexible(version))
+        schema.encode(response, out, version, flexible=self.is_flexible(version), bytes_max=bytes_max)
         return out
