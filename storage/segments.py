@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pylog.storage import swap
-from pylog.storage.batch import NO_TIMESTAMP
+from pylog.storage.batch import HEADER_BYTES, NO_TIMESTAMP
 from pylog.storage.open_files import OpenFiles
 from pylog.storage.ports import FileSystem, LogFile
 from pylog.storage.segment import Segment
@@ -80,21 +80,33 @@ class Segments:
     # -- reading
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> FileSlice | None:
+        """What would be nothing but the empty batch that compaction leaves at the end of a segment goes on behind it:
+        some readers take an answer without records for a sign that they asked for too little."""
         segments = self._segments
         first = len(segments) - 1
         if offset < self.active.base_offset:
             first = bisect_right(self.base_offsets, offset) - 1
+        passed: Segment | None = None
         for number in range(first, len(segments)):
             segment = segments[number]
             if segment.base_offset >= end_offset:
-                return None
+                break
+            if segment.size_bytes == HEADER_BYTES and segment.next_offset <= end_offset:
+                passed = segment  # without a look into it: there may be thousands
+                continue
             position = segment.position_of(offset)
             end = segment.size_bytes
             if segment.next_offset > end_offset:
                 end = segment.position_of(end_offset)
             if position < end:
-                return FileSlice(segment.file, position, min(segment.end_of_read(position, bytes_max), end) - position)
-        return None
+                length = min(segment.end_of_read(position, bytes_max), end) - position
+                if length > HEADER_BYTES or position + length < segment.size_bytes:
+                    return FileSlice(segment.file, position, length)
+                passed = segment
+        if passed is None:
+            return None
+        position = passed.position_of(offset)  # nothing else is there, and the reader has to get to the end
+        return FileSlice(passed.file, position, HEADER_BYTES) if position < passed.size_bytes else None
 
     def aborted_from(self, offset: int) -> Iterator[AbortedTransaction]:
         for segment in self.from_offset(offset):

@@ -39,9 +39,16 @@ def broker() -> Iterator[pylog.Broker]:
 
 
 def records_in(servers: str, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of all that a reader from the beginning gets."""
+    """Offset, key and value of all that a reader from the beginning gets. It asks for so much that it takes the second
+    answer without records for an error."""
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": servers, "group.id": "g", "enable.partition.eof": True, "check.crcs": True}
+        {
+            "bootstrap.servers": servers,
+            "group.id": "g",
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "fetch.message.max.bytes": 1_000_000_000,
+        }
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found = []

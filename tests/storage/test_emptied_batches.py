@@ -11,7 +11,8 @@ from pylog.storage.inspect.findings import Report
 from pylog.storage.inspect.verify import verify
 from pylog.storage.log import LogConfig, PartitionLog
 from pylog.storage.recovery import Trust
-from tests.support.logs import START_MS, batch_of, headers_in, log_in, records_in
+from tests.support.compacted_log import CompactedLog, keyed
+from tests.support.logs import START_MS, batch_of, bytes_of, headers_in, log_in, offsets_in, records_in
 from tests.support.simulated_files import SimulatedFiles
 
 FIRST = f"{0:020d}"
@@ -93,3 +94,66 @@ def test_what_is_appended_behind_them_is_found() -> None:
     assert part is not None
     headers = headers_in(part.file.read_at(part.position, part.length))
     assert [header.record_count for header in headers] == [0, 0, 1]
+
+
+# -- at the end of a segment, where they say how far it goes
+
+
+def _superseded(rounds: int) -> PartitionLog:
+    """What compaction leaves of so many rounds over the same two keys, each a segment of one batch."""
+    log = CompactedLog(segment_bytes=100)
+    for number in range(rounds):
+        log.append(keyed(("a", f"{number}"), ("b", f"{number}")))
+        log.roll()
+    log.clean()
+    return PartitionLog(log.directory, LogConfig(compact=True), Trust(clean=True), files=log.files)
+
+
+def _read(log: PartitionLog, offset: int, bytes_max: int = 1 << 20, end_offset: int | None = None) -> list[int] | None:
+    """The first offsets of the batches."""
+    part = log.read(offset, bytes_max, end_offset)
+    return None if part is None else [header.base_offset for header in headers_in(bytes_of(part))]
+
+
+@pytest.mark.parametrize("bytes_max", [1, HEADER_BYTES, 1 << 20])
+def test_segments_with_nothing_else_are_read_over(bytes_max: int) -> None:
+    log = _superseded(5)
+    assert [segment.size_bytes for segment in log.segments()[:4]] == [HEADER_BYTES] * 4
+    for offset in range(10):
+        assert _read(log, offset, bytes_max) == [8]
+    assert _read(log, 10, bytes_max) is None
+    assert offsets_in(log) == [8, 9]
+
+
+def test_those_before_where_a_reader_may_not_read_on_are_told_so_that_it_gets_there() -> None:
+    log = _superseded(5)
+    assert [_read(log, offset, end_offset=8) for offset in range(9)] == [[6]] * 8 + [None]
+    assert [_read(log, offset, end_offset=4) for offset in range(5)] == [[2]] * 4 + [None]
+
+
+def test_one_behind_the_last_record_of_a_segment_is_read_over_by_who_read_that() -> None:
+    log = CompactedLog(segment_bytes=200)
+    log.append(keyed(("a", "1"), ("only", "1")))
+    log.append(keyed(("a", "2"), ("b", "2")))
+    log.roll()
+    log.append(keyed(("a", "3"), ("b", "3")))
+    log.roll()
+    log.clean()
+    opened = PartitionLog(log.directory, LogConfig(compact=True), Trust(clean=True), files=log.files)
+    assert [_read(opened, offset) for offset in range(7)] == [[0, 2]] * 2 + [[4]] * 4 + [None]
+    assert _read(opened, 0, 1) == [0]
+    assert _read(opened, 2, end_offset=4) == [2]  # nothing else is there
+
+
+def test_a_log_that_ends_with_one_is_read_to_its_end() -> None:
+    files = SimulatedFiles()
+    log = PartitionLog(_written(files), CONFIG, Trust(clean=False), files=files)
+    assert [_read(log, offset) for offset in (4, 5, 6, 7, 8)] == [[4, 6], [4, 6], [6], [6], None]
+
+
+def test_one_before_records_of_its_segment_is_told_with_them() -> None:
+    files = SimulatedFiles()
+    log = PartitionLog(_written(files), CONFIG, Trust(clean=False), files=files)
+    assert _read(log, 4, 1) == [4]
+    log.append(batch_of(1), 0)
+    assert _read(log, 6) == [6, 8]
