@@ -18,7 +18,7 @@ from pylog.storage.log import PartitionLog
 from pylog.storage.records import Record, decode_batch, encode_batch
 
 _READ_BYTES_MAX = 1 << 20
-_LEADER_EPOCH = 0  # nobody but its broker reads the metadata log
+LEADER_EPOCH = 0  # nobody but its broker reads the metadata log
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -28,7 +28,7 @@ def batch(records: Sequence[KeyValue], now_ms: int) -> bytearray:
 
 
 def append(log: PartitionLog, records: Sequence[KeyValue], now_ms: int) -> None:
-    log.append(batch(records, now_ms), _LEADER_EPOCH)
+    log.append(batch(records, now_ms), LEADER_EPOCH)
     log.advance_high_watermark(log.log_end_offset)
 
 

@@ -3,13 +3,17 @@
 import re
 from typing import TYPE_CHECKING
 
+from pylog.broker_lite import features
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.protocol.api_versions import (
+    FROM_LEVEL_0_SINCE,
     SOFTWARE_SINCE,
     SPEC,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
 
@@ -34,7 +38,16 @@ def handle(broker: "Broker", message: ApiVersionsRequest, request: Request) -> A
         _SOFTWARE.fullmatch(message.client_software_name) and _SOFTWARE.fullmatch(message.client_software_version)
     ):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_ranges())
+    supported = [SupportedFeatureKey(name, level, level) for name, level in features.LEVELS.items()]
+    if request.version < FROM_LEVEL_0_SINCE:  # a client of that age takes level 0 for nonsense
+        supported = [one for one in supported if one.min_version > 0]
+    finalized = [FinalizedFeatureKey(name, level, level) for name, level in features.LEVELS.items() if level > 0]
+    return ApiVersionsResponse(
+        api_keys=_ranges(),
+        supported_features=supported,
+        finalized_features_epoch=features.EPOCH,
+        finalized_features=finalized,
+    )
 
 
 def unsupported_version() -> bytearray:

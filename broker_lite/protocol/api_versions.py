@@ -8,6 +8,7 @@ from pylog.broker_lite.protocol.schema import array, boolean, int16, int32, int6
 from pylog.broker_lite.protocol.spec import ApiSpec
 
 SOFTWARE_SINCE = 3
+FROM_LEVEL_0_SINCE = 4
 
 
 @message

@@ -11,6 +11,7 @@ from pylog.broker_lite.broker import Broker
 from pylog.broker_lite.config import BrokerConfig
 from tests.support.admin_requests import CASES, Case, make_there
 from tests.support.broker_requests import ask
+from tests.support.cluster_requests import CLUSTER_CASES
 
 
 class Asked:
@@ -40,7 +41,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     asked.close()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", CASES + CLUSTER_CASES, ids=lambda case: case.id)
 def test_every_request_gets_its_codes(asked: Asked, case: Case) -> None:
     before = asked.broker.catalogue.log.log_end_offset
     assert case.answered(asked) == case.codes

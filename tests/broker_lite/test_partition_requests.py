@@ -8,6 +8,7 @@ import pytest
 
 from pylog.broker_lite import cold
 from pylog.broker_lite.apis import (
+    alter_replica_log_dirs,
     delete_records,
     describe_log_dirs,
     describe_producers,
@@ -17,6 +18,11 @@ from pylog.broker_lite.apis import (
     offset_for_leader_epoch,
 )
 from pylog.broker_lite.protocol import fetch as fetch_messages
+from pylog.broker_lite.protocol.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from pylog.broker_lite.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -311,6 +317,33 @@ def test_directories_are_described_with_their_logs_and_their_room(tmp_path):
     }
     assert sizes == {0: 0, 1: len(batch_of(5)), 2: 0}
     assert all(topic.name == "t" for result in online for topic in result.topics)
+
+
+def test_a_log_stays_in_its_directory(tmp_path):
+    broken = tmp_path / "broken"
+    broken.write_text("not a directory")
+    good = [tmp_path / "a", tmp_path / "b"]
+
+    async def write(broker):
+        await broker.create_topic("t", 1)
+        return broker.partitions["t", 0].log.directory.parent
+
+    async def move(broker):
+        codes = {}
+        for path in (*good, broken, tmp_path / "nowhere"):
+            asked = AlterReplicaLogDirsRequest([AlterReplicaLogDir(str(path), [AlterReplicaLogDirTopic("t", [0])])])
+            (result,) = (await ask(broker, alter_replica_log_dirs.API, asked, 2)).results
+            codes[path] = result.partitions[0].error_code
+        return codes
+
+    home = running(good, write)
+    (other,) = (path for path in good if path != home)
+    assert running([*good, broken], move) == {
+        home: ErrorCode.NONE,
+        other: ErrorCode.POLICY_VIOLATION,
+        broken: ErrorCode.KAFKA_STORAGE_ERROR,
+        tmp_path / "nowhere": ErrorCode.LOG_DIR_NOT_FOUND,
+    }
 
 
 def test_producers_are_described(files):

@@ -4,6 +4,7 @@ import pytest
 
 from tests.conftest import RunningBroker
 from tests.support.admin_requests import CASES, Case, make_there
+from tests.support.cluster_requests import CLUSTER_CASES
 from tests.support.wire_requests import ask
 
 
@@ -14,7 +15,7 @@ def servers(broker: RunningBroker) -> str:
     return broker.bootstrap_servers
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", CASES + CLUSTER_CASES, ids=lambda case: case.id)
 def test_kafka_gives_the_same_codes(servers: str, case: Case) -> None:
     expected = case.codes if case.kafkas is None else case.kafkas
     assert case.answered(lambda spec, request, version: ask(servers, spec, request, version)) == expected

@@ -198,6 +198,98 @@ def list_partition_reassignments(connection: socket.socket, version: int) -> Non
     assert (answered.error_code, answered.topics) == (0, [])
 
 
+def alter_replica_log_dirs(connection: socket.socket, version: int) -> None:
+    request = admin.DescribeLogDirsRequest(topics=None, version=4)
+    (found,) = ask(connection, request, admin.DescribeLogDirsResponse, 4).results
+    theirs = admin.AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    for path, codes in ((found.log_dir, [0, 3]), ("/nowhere", [57, 57])):
+        topics = [theirs.AlterReplicaLogDirTopic(name="versions", partitions=[0, 9], version=version)]
+        move = admin.AlterReplicaLogDirsRequest(
+            dirs=[theirs(path=path, topics=topics, version=version)], version=version
+        )
+        answered = ask(connection, move, admin.AlterReplicaLogDirsResponse, version)
+        assert [one.error_code for one in answered.results[0].partitions] == codes
+
+
+def describe_quorum(connection: socket.socket, version: int) -> None:
+    theirs = admin.DescribeQuorumRequest.TopicData
+    partitions = [theirs.PartitionData(partition_index=0, version=version)]
+    topics = [theirs(topic_name="__cluster_metadata", partitions=partitions, version=version)]
+    answered = ask(
+        connection, admin.DescribeQuorumRequest(topics=topics, version=version), admin.DescribeQuorumResponse, version
+    )
+    (found,) = answered.topics[0].partitions
+    (voter,) = found.current_voters
+    assert (answered.error_code, found.error_code, found.leader_id) == (0, 0, voter.replica_id)
+    assert found.high_watermark == voter.log_end_offset > 0
+
+
+def update_features(connection: socket.socket, version: int) -> None:
+    theirs = admin.UpdateFeaturesRequest.FeatureUpdateKey
+    for name, code in (("group.version", 0), ("nosuch", 95)):
+        update = theirs(feature=name, max_version_level=0, version=version)
+        request = admin.UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update], version=version)
+        answered = ask(connection, request, admin.UpdateFeaturesResponse, version)
+        assert answered.error_code == code
+        assert version > 1 or len(answered.results) == (code == 0)
+
+
+_ANY = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+def describe_acls(connection: socket.socket, version: int) -> None:
+    request = admin.DescribeAclsRequest(**_ANY, version=version)
+    assert ask(connection, request, admin.DescribeAclsResponse, version).error_code == 54
+
+
+def create_acls(connection: socket.socket, version: int) -> None:
+    creation = admin.CreateAclsRequest.AclCreation(
+        resource_type=2,
+        resource_name="versions",
+        resource_pattern_type=3,
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission_type=3,
+        version=version,
+    )
+    request = admin.CreateAclsRequest(creations=[creation], version=version)
+    answered = ask(connection, request, admin.CreateAclsResponse, version)
+    assert [one.error_code for one in answered.results] == [54]
+
+
+def delete_acls(connection: socket.socket, version: int) -> None:
+    one = admin.DeleteAclsRequest.DeleteAclsFilter(**_ANY, version=version)
+    request = admin.DeleteAclsRequest(filters=[one], version=version)
+    answered = ask(connection, request, admin.DeleteAclsResponse, version)
+    assert [one.error_code for one in answered.filter_results] == [54]
+
+
+def list_transactions(connection: socket.socket, version: int) -> None:
+    request = admin.ListTransactionsRequest(
+        state_filters=["Ongoing", "nosuch"], producer_id_filters=[], version=version
+    )
+    answered = ask(connection, request, admin.ListTransactionsResponse, version)
+    assert (answered.error_code, answered.transaction_states) == (0, [])
+    assert answered.unknown_state_filters == ["nosuch"]
+
+
+def describe_user_scram_credentials(connection: socket.socket, version: int) -> None:
+    theirs = admin.DescribeUserScramCredentialsRequest.UserName
+    users = [theirs(name=name, version=version) for name in ("a", "b", "b")]
+    request = admin.DescribeUserScramCredentialsRequest(users=users, version=version)
+    answered = ask(connection, request, admin.DescribeUserScramCredentialsResponse, version)
+    assert [(one.user, one.error_code) for one in answered.results] == [("a", 91), ("b", 92)]
+
+
 MORE: dict[int, Callable[[socket.socket, int], None]] = {
     21: delete_records,
     23: offset_for_leader_epoch,
@@ -213,4 +305,12 @@ MORE: dict[int, Callable[[socket.socket, int], None]] = {
     45: alter_partition_reassignments,
     46: list_partition_reassignments,
     75: describe_topic_partitions,
+    29: describe_acls,
+    30: create_acls,
+    31: delete_acls,
+    34: alter_replica_log_dirs,
+    50: describe_user_scram_credentials,
+    55: describe_quorum,
+    57: update_features,
+    66: list_transactions,
 }

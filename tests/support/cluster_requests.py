@@ -1,0 +1,127 @@
+"""Requests about the cluster as a whole, good and bad, and the error codes they get: of our broker and of Apache Kafka
+alike. None of them changes anything; `there` is a topic with one partition."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pylog.broker_lite.protocol import (
+    alter_replica_log_dirs,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_quorum,
+    describe_user_scram_credentials,
+    list_transactions,
+    update_features,
+)
+from pylog.broker_lite.protocol.errors import ErrorCode as E
+from tests.support.admin_requests import THERE, Case
+
+FEATURE_REFUSED = [E.INVALID_UPDATE_VERSION]
+NEW_LEVELS: list[int] = []  # one answer for all of them, and no error
+UPGRADE, SAFE, UNSAFE = update_features.UPGRADE, update_features.SAFE_DOWNGRADE, update_features.UNSAFE_DOWNGRADE
+FEWER_LEVELS = "a level that is not there cannot be had"
+
+
+def update(name: str, *updates: tuple[str, int, int], codes: Sequence[int], **case: Any) -> Case:
+    asked = [update_features.FeatureUpdate(feature, level, False, kind) for feature, level, kind in updates]
+    request = update_features.UpdateFeaturesRequest(5000, asked, validate_only=True)
+    return Case(f"features: {name}", update_features.SPEC, request, list(codes), **case)
+
+
+def quorum(name: str, *asked: tuple[str, list[int]], codes: Sequence[int]) -> Case:
+    topics = [
+        describe_quorum.DescribeQuorumTopic(topic, [describe_quorum.DescribeQuorumPartition(one) for one in partitions])
+        for topic, partitions in asked
+    ]
+    request = describe_quorum.DescribeQuorumRequest(topics)
+    return Case(f"quorum: {name}", describe_quorum.SPEC, request, list(codes))
+
+
+def move(name: str, *asked: tuple[str, str, list[int]], codes: Sequence[int]) -> Case:
+    dirs = [
+        alter_replica_log_dirs.AlterReplicaLogDir(
+            path, [alter_replica_log_dirs.AlterReplicaLogDirTopic(topic, partitions)]
+        )
+        for path, topic, partitions in asked
+    ]
+    request = alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs)
+    return Case(f"move: {name}", alter_replica_log_dirs.SPEC, request, list(codes))
+
+
+def transactions(name: str, *filters: Any, codes: Sequence[int]) -> Case:
+    request = list_transactions.ListTransactionsRequest(*filters)
+    return Case(f"transactions: {name}", list_transactions.SPEC, request, list(codes))
+
+
+def users(name: str, *names: str, codes: Sequence[int]) -> Case:
+    asked = [describe_user_scram_credentials.UserName(one) for one in names]
+    request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(asked)
+    return Case(f"users: {name}", describe_user_scram_credentials.SPEC, request, list(codes))
+
+
+METADATA = "__cluster_metadata"
+UNKNOWN = E.UNKNOWN_TOPIC_OR_PARTITION
+DISABLED = E.SECURITY_DISABLED
+
+CLUSTER_CASES = [
+    update("as it is", ("metadata.version", 30, UPGRADE), codes=NEW_LEVELS),
+    update("down to what it is here", ("group.version", 0, SAFE), codes=NEW_LEVELS),
+    update("none", codes=NEW_LEVELS),
+    update("unknown", ("nosuch", 1, UPGRADE), codes=FEATURE_REFUSED),
+    update("one of two is unknown", ("group.version", 0, SAFE), ("nosuch", 1, UPGRADE), codes=FEATURE_REFUSED),
+    update("no name", ("", 1, UPGRADE), codes=FEATURE_REFUSED),
+    update("below 0", ("group.version", -1, UPGRADE), codes=FEATURE_REFUSED),
+    update("too high", ("transaction.version", 9, UPGRADE), codes=FEATURE_REFUSED),
+    update("lower", ("metadata.version", 20, UPGRADE), codes=FEATURE_REFUSED),
+    update("lower, safely", ("metadata.version", 20, SAFE), codes=FEATURE_REFUSED),
+    update("lower, unsafely", ("metadata.version", 20, UNSAFE), codes=FEATURE_REFUSED),
+    update("no type", ("group.version", 0, 0), codes=FEATURE_REFUSED),
+    update("unknown type", ("group.version", 0, 9), codes=FEATURE_REFUSED),
+    update("newer groups", ("group.version", 1, UPGRADE), codes=FEATURE_REFUSED, kafkas=NEW_LEVELS, why=FEWER_LEVELS),
+    update(
+        "newer transactions",
+        ("transaction.version", 2, UPGRADE),
+        codes=FEATURE_REFUSED,
+        kafkas=NEW_LEVELS,
+        why=FEWER_LEVELS,
+    ),
+    quorum("the metadata's", (METADATA, [0]), codes=[E.NONE]),
+    quorum("of another topic", (THERE, [0]), codes=[UNKNOWN]),
+    quorum("of another partition", (METADATA, [1]), codes=[UNKNOWN]),
+    quorum("of two partitions", (METADATA, [0, 1]), codes=[UNKNOWN, UNKNOWN]),
+    quorum("of two topics", (METADATA, [0]), (THERE, [0]), codes=[UNKNOWN, UNKNOWN]),
+    quorum("of nothing", codes=[]),
+    move("nowhere", ("/nowhere", THERE, [0]), codes=[E.LOG_DIR_NOT_FOUND]),
+    move("not from the root", ("nowhere", THERE, [0]), codes=[E.LOG_DIR_NOT_FOUND]),
+    move("nothing nowhere", ("/nowhere", "nope", [0]), codes=[E.LOG_DIR_NOT_FOUND]),
+    move("one twice", ("/nowhere", THERE, [0, 0]), codes=[E.LOG_DIR_NOT_FOUND]),
+    move("nothing", codes=[]),
+    Case(
+        "acls: described",
+        describe_acls.SPEC,
+        describe_acls.DescribeAclsRequest(1, None, 1, None, None, 1, 1),
+        [DISABLED],
+    ),
+    Case(
+        "acls: made",
+        create_acls.SPEC,
+        create_acls.CreateAclsRequest([create_acls.AclCreation(2, "t", 3, who, "*", 3, 3) for who in ("User:a", "b")]),
+        [DISABLED, DISABLED],
+    ),
+    Case("acls: none made", create_acls.SPEC, create_acls.CreateAclsRequest([]), []),
+    Case(
+        "acls: deleted",
+        delete_acls.SPEC,
+        delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter(1, None, 1, None, None, 1, 1)]),
+        [DISABLED],
+    ),
+    transactions("all", codes=[E.NONE]),
+    transactions("of unknown states", ["Ongoing", "nosuch"], codes=[E.NONE]),
+    transactions("of a producer", [], [1], codes=[E.NONE]),
+    transactions("by a pattern", [], [], -1, "a.*", codes=[E.NONE]),
+    transactions("by no pattern", [], [], -1, "(", codes=[E.INVALID_REGULAR_EXPRESSION]),
+    users("all", codes=[]),
+    users("unknown", "a", "b", codes=[E.RESOURCE_NOT_FOUND, E.RESOURCE_NOT_FOUND]),
+    users("one twice", "a", "b", "b", codes=[E.RESOURCE_NOT_FOUND, E.DUPLICATE_RESOURCE]),
+]
