@@ -1,0 +1,148 @@
+"""One request with thousands of things in it: while it is worked on, others are answered."""
+
+import select
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import pylog
+from pylog.broker_lite.api_table import API_BY_KEY
+from pylog.broker_lite.protocol import create_topics, fetch
+from pylog.broker_lite.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest
+from pylog.broker_lite.protocol.framing import read_response_header
+from pylog.broker_lite.protocol.schema import Spec
+from pylog.broker_lite.protocol.spec import ApiSpec
+from pylog.broker_lite.turns import LARGE_BYTES
+from tests.support.wire_clients import API_VERSIONS, WireClient, frame
+from tests.support.wire_requests import ask
+
+CONFIG = {
+    "auto.create.topics.enable": False,
+    "offsets.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+TOPIC = "t"
+COUNT = 20_000
+NUMBERS_COUNT = 100_000  # of which one takes less time
+OTHERS_MIN = 5  # answers; a broker that is busy gives one, when it is done
+TURNS_TO_RECEIVE = 100  # of the loop: in each it takes what has come of a request, and answers somebody else
+TOPIC_RESOURCE = 2
+Path = tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[pylog.Broker]:
+    with pylog.Broker(config=CONFIG) as running:
+        request = CreateTopicsRequest(topics=[CreatableTopic(TOPIC, 2, 1)])
+        assert ask(running.bootstrap_servers, create_topics.SPEC, request).topics[0].error_code == 0
+        yield running
+
+
+def others_answered(broker: pylog.Broker, data: bytes) -> tuple[int, bytes]:
+    """How many, from when the request is there to when its answer begins; and the answer."""
+    with WireClient(broker.bootstrap_servers) as large, WireClient(broker.bootstrap_servers) as other:
+        large.send(data[:-1])
+        for _ in range(TURNS_TO_RECEIVE):
+            other.ask(API_VERSIONS)
+        large.send(data[-1:])
+        count = 0
+        while not select.select([large.socket], [], [], 0)[0]:
+            other.ask(API_VERSIONS)
+            count += 1
+        return count, large.answer()
+
+
+def arrays(cls: Any) -> Iterator[Path]:
+    """All of a message, also those in its elements."""
+    for name, spec in cls.specs.items():
+        if spec.kind != "array":
+            continue
+        if isinstance(spec.element, type):
+            yield (name,)
+            yield from ((name, *path) for path in arrays(spec.element))
+        elif spec.element.kind != "I8":  # a hundred of which are all that there are
+            yield (name,)
+
+
+def version_with(spec: ApiSpec[Any, Any], path: Path) -> int:
+    """The oldest that has all of it."""
+    versions = list(range(spec.version_min, spec.version_max + 1))
+    cls: Any = spec.request
+    for name in path:
+        versions = [version for version in versions if cls.specs[name].carried_by(version)]
+        cls = cls.specs[name].element
+    return versions[0]
+
+
+def with_many(cls: Any, path: Path, number: int = 0) -> Any:
+    """A message that has many elements where the path ends, no two alike, and one or two elsewhere."""
+    values = {name: _value(name, spec, path, number) for name, spec in cls.specs.items()}
+    return cls(**values)
+
+
+def _value(name: str, spec: Spec, path: Path, number: int) -> Any:
+    if spec.kind == "array":
+        return list(_elements(spec.element, path[1:] if path[:1] == (name,) else (), is_many=path == (name,)))
+    match spec.kind:
+        case "string":
+            return "" if name == "member_id" and not number else f"n{number}" if number else TOPIC
+        case "I8":
+            return TOPIC_RESOURCE if name == "resource_type" else spec.default
+        case "I16" | "I32" | "I64":
+            return 10_000 if name.endswith("timeout_ms") else number
+    return spec.default
+
+
+def _elements(element: Any, path: Path, *, is_many: bool) -> Iterator[Any]:
+    is_number = isinstance(element, Spec) and element.kind != "string"
+    for number in range(1, (NUMBERS_COUNT if is_number else COUNT) + 1) if is_many else [0]:
+        yield _value("", element, (), number) if isinstance(element, Spec) else with_many(element, path, number)
+
+
+def _rows() -> Iterator[Any]:
+    for api in API_BY_KEY.values():
+        if isinstance(api.spec, ApiSpec):
+            for path in arrays(api.spec.request):
+                yield pytest.param(api.spec, path, id=f"{api.spec.name} with many {'.'.join(path)}")
+
+
+@pytest.mark.parametrize(("spec", "path"), list(_rows()))
+def test_others_are_answered_while_a_large_request_is_worked_on(
+    broker: pylog.Broker, spec: ApiSpec[Any, Any], path: Path
+) -> None:
+    version = version_with(spec, path)
+    body = spec.encode_request(with_many(spec.request, path), version)
+    assert len(body) > LARGE_BYTES
+    flexible = spec.is_flexible(version)
+    count, answer = others_answered(broker, frame(spec.key, version, body, flexible=flexible))
+    _, position = read_response_header(answer, spec.key, flexible=flexible)
+    assert isinstance(spec.decode_response(answer[position:], version), spec.response)
+    assert count >= OTHERS_MIN
+
+
+def _wanted(partitions: list[FetchPartition], **more: Any) -> FetchRequest:
+    head: dict[str, Any] = {"session_id": 0, "session_epoch": fetch.SESSIONLESS_EPOCH, **more}
+    return FetchRequest(0, 1, 1 << 20, 0, partitions=partitions, **head)
+
+
+MANY = [FetchPartition(TOPIC, number, 0, 1) for number in range(COUNT)]
+FETCHES = [
+    pytest.param(_wanted(MANY), COUNT, id="of many partitions, of which two are there"),
+    pytest.param(_wanted([FetchPartition(TOPIC, 0, 0, 1)] * COUNT), 1, id="of one partition, many times"),
+    pytest.param(_wanted(MANY, session_epoch=0), COUNT, id="that begins a session"),
+    pytest.param(_wanted(MANY[:1], forgotten=[(f"n{n}", [0]) for n in range(COUNT)]), 1, id="that forgets many"),
+]
+
+
+@pytest.mark.parametrize(("request_", "answered"), FETCHES)
+def test_others_are_answered_while_a_large_fetch_is(
+    broker: pylog.Broker, request_: FetchRequest, answered: int
+) -> None:
+    version = 11
+    body = fetch.encode_request(request_, version)
+    assert len(body) > LARGE_BYTES
+    count, answer = others_answered(broker, frame(fetch.SPEC.key, version, body))
+    assert len(fetch.decode_response(answer[4:], version).partitions) == answered
+    assert count >= OTHERS_MIN
