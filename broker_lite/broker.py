@@ -67,6 +67,7 @@ class Broker:
         self.groups = self.coordinator.groups
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.appends: set[asyncio.Task[Any]] = set()  # of batches that wait for their turn
+        self.news: dict[UUID, float] = {}  # topics that have just made themselves, and when they are told of
         self.fetch_sessions = Sessions(config["max.incremental.fetch.session.cache.slots"], self.now_ms)
         self.fetch_bytes_max: int = config["fetch.max.bytes"]
         self.is_closing = False

@@ -480,23 +480,3 @@ def test_without_its_topic_a_groups_commits_are_gone_and_it_begins_anew(files):
 
     on(files, work, config={"offsets.topic.num.partitions": 3}, crash=True)
     on(files, look, config={"offsets.topic.num.partitions": 3})
-
-
-@pytest.mark.parametrize(
-    ("name", "made"),
-    [
-        pytest.param("new", True, id="a user's"),
-        pytest.param("__consumer_offsets", True, id="commits"),
-        pytest.param("__transaction_state", False, id="not there yet"),
-        pytest.param("__cluster_metadata", False, id="never a topic"),
-    ],
-)
-def test_topics_that_make_themselves(files, name, made):
-    async def work(broker):
-        request = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
-        (topic,) = (await api(broker, metadata.SPEC, request)).topics
-        assert topic.error_code == (ErrorCode.NONE if made else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        assert (name in broker.topics.by_name) == made
-        assert len(topic.partitions) == {"new": 2, "__consumer_offsets": 3}.get(name, 0)
-
-    on(files, work, config={"num.partitions": 2, "offsets.topic.num.partitions": 3})

@@ -40,9 +40,14 @@ def served(files: SimulatedFiles) -> Iterator[ServedBroker]:
 @pytest.fixture
 def client(served: ServedBroker) -> Iterator[WireClient]:
     with WireClient(served.bootstrap_servers) as connected:
-        for name in ("t", "u"):
-            wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
-            connected.ask(frame(3, 4, metadata.SPEC.encode_request(wanted, 4)))
+        wanted = MetadataRequest([MetadataRequestTopic(name=name) for name in ("t", "u")])
+        asked = frame(3, 4, metadata.SPEC.encode_request(wanted, 4))
+
+        def have_made_themselves() -> bool:
+            answer = metadata.SPEC.decode_response(connected.ask(asked)[4:], 4)
+            return not any(topic.error_code for topic in answer.topics)
+
+        assert eventually(have_made_themselves)
         yield connected
 
 

@@ -434,7 +434,7 @@ def test_commits_by_id_go_as_kafkas_do(sides: list[str]) -> None:
     assert ours == theirs
 
 
-READ, BAD, NOBODY = ("read", None), ("bad name!", None), (None, ID_OF_NOBODY)
+READ, BAD, NOBODY, NEITHER = ("read", None), ("bad name!", None), (None, ID_OF_NOBODY), (None, None)
 METADATA: list[Any] = [
     *(pytest.param([READ, BAD, ("", None)], version, id=f"names in v{version}") for version in range(14)),
     *(
@@ -446,6 +446,9 @@ METADATA: list[Any] = [
     pytest.param([("read", ID_OF_NOBODY), READ], 10, id="an id where it may not be, and a name"),
     pytest.param([("read", ID_OF_NOBODY)], 12, id="an id and a name"),
     pytest.param([READ, NOBODY], 12, id="an id or a name"),
+    *(pytest.param([NEITHER], version, id=f"neither in v{version}") for version in (10, 11, 12, 13)),
+    *(pytest.param([READ, NEITHER], version, id=f"a name and neither in v{version}") for version in (10, 12, 13)),
+    pytest.param([NOBODY, NEITHER], 12, id="an id and neither"),
     pytest.param([], 1, id="none"),
 ]
 
@@ -455,19 +458,42 @@ def test_metadata_of_topics_is_as_kafkas(
     sides: list[str], topics: list[tuple[str | None, UUID | None]], version: int
 ) -> None:
     asked = [metadata.MetadataRequestTopic(topic_id or UUID(int=0), name) for name, topic_id in topics]
-    request = metadata.MetadataRequest(asked, allow_auto_topic_creation=False)
+    request = metadata.MetadataRequest(
+        asked, allow_auto_topic_creation=False, include_topic_authorized_operations=version >= 8
+    )
+    theirs, ours = (told_of_topics(side, request, version) for side in sides)
+    assert ours == theirs
+
+
+def told_of_topics(side: str, request: metadata.MetadataRequest, version: int) -> Any:
+    answer = ask(side, metadata.SPEC, request, version)
+    found = [
+        (
+            topic.error_code,
+            topic.name or "",
+            topic.is_internal,
+            topic.topic_authorized_operations,
+            sorted(topic.partitions, key=lambda one: one.partition_index),
+        )
+        for topic in answer.topics
+    ]
+    return answer.error_code, len(answer.brokers), answer.controller_id, sorted(found, key=lambda topic: topic[:2])
+
+
+@pytest.mark.parametrize("version", [3, 4, 8, 12, 13])
+def test_topics_make_themselves_as_kafkas_do(sides: list[str], version: int) -> None:
+    new = f"new-in-{version}"
+    names = [new, "read", "bad name!", "__cluster_metadata"]
+    asked = [metadata.MetadataRequestTopic(name=name) for name in names]
+    request = metadata.MetadataRequest(asked, include_topic_authorized_operations=version >= 8)
+    again = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=new)])
 
     def seen(side: str) -> Any:
-        found = [
-            (
-                topic.error_code,
-                topic.name or "",
-                topic.is_internal,
-                sorted(topic.partitions, key=lambda one: one.partition_index),
-            )
-            for topic in ask(side, metadata.SPEC, request, version).topics
-        ]
-        return sorted(found, key=lambda topic: topic[:2])
+        first = told_of_topics(side, request, version)
+        deadline = time.monotonic() + 60
+        while (then := told_of_topics(side, again, version))[3][0][0]:
+            assert time.monotonic() < deadline
+        return first, then
 
     theirs, ours = map(seen, sides)
     assert ours == theirs
