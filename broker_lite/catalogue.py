@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pylog.broker_lite import event_log
-from pylog.broker_lite.config import BrokerConfig, ConfigError, TopicConfig
+from pylog.broker_lite.config import BrokerConfig, ConfigError, TopicConfig, check_group
 from pylog.broker_lite.config_types import show
 from pylog.broker_lite.errors import EXPECTED, RequestError
 from pylog.broker_lite.log_work import LogWork
@@ -19,7 +19,7 @@ from pylog.broker_lite.machines.topics import CLUSTER_METADATA, CONSUMER_OFFSETS
 from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import metadata_records
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataRecord
+from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataRecord
 from pylog.broker_lite.topic_rows import TOPIC_ROW
 from pylog.storage.errors import LogOffline, StorageError
 from pylog.storage.log import PartitionLog
@@ -215,12 +215,16 @@ class Catalogue:
     def configure(
         self, resource_type: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Of a topic that is there, of this broker by its id, or of all brokers (""); None gives back to the default.
-        ConfigError: it cannot be so, and stays as it is."""
+        """Of a topic that is there, of this broker by its id, of all brokers (""), or of a group; None gives back to
+        the default. ConfigError: it cannot be so, and stays as it is."""
         overrides = {**self.topics.overrides_of(resource_type, name), **changes}
         kept = {option: value for option, value in overrides.items() if value is not None}
         if resource_type == TOPIC_RESOURCE:
             self._configure_topic(self.topics.by_name[name], kept, changes, validate_only)
+        elif resource_type == GROUP_RESOURCE:
+            check_group(kept)
+            if not validate_only:
+                self.change(self.topics.configure(GROUP_RESOURCE, name, changes).events)
         else:
             self._configure_broker(name, kept, changes, validate_only)
 

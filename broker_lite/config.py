@@ -57,6 +57,16 @@ def _parse_changes(given: Mapping[str, str]) -> dict[str, Any]:
     return {name: _parse(ROW[name], value) for name, value in given.items()}
 
 
+def check_group(given: Mapping[str, str]) -> None:
+    """ConfigError: a group cannot have these options."""
+    from pylog.broker_lite.group_rows import GROUP_ROW  # here: few groups have any
+
+    for name, value in given.items():
+        if name not in GROUP_ROW:
+            raise _unknown(name, GROUP_ROW)
+        _parse(GROUP_ROW[name], value)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """The values in force for one topic: its own overrides over the broker's."""

@@ -1,4 +1,4 @@
-"""What has a configuration: topics, this broker, all brokers, loggers. Who asks for another is told so."""
+"""What has a configuration: topics, this broker, all brokers, groups, loggers. Who asks for another is told so."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -10,14 +10,14 @@ from pylog.broker_lite.config_types import Row, show
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.topics import check_name
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
+from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from pylog.broker_lite.topic_rows import TOPIC_ROW
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
-TOPIC, BROKER = TOPIC_RESOURCE, BROKER_RESOURCE
-LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
+TOPIC, BROKER, GROUP = TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE
+LOGGER, CLIENT_METRICS = 8, 16
 
 Decide = Callable[[Mapping[str, str], Mapping[str, Row]], Changes]  # of what is set now, and the rows
 
@@ -31,7 +31,10 @@ def change(broker: "Broker", kind: int, name: str, decide: Decide, *, validate_o
         check_node(broker, name, all_brokers=True)
         rows, code = ROW, ErrorCode.INVALID_REQUEST  # as Kafka: INVALID_CONFIG is for topics
     elif kind == GROUP:
-        return _change_group(name, decide)
+        from pylog.broker_lite.group_rows import GROUP_ROW  # here: few groups have options
+
+        check_group(name)
+        rows, code = GROUP_ROW, ErrorCode.INVALID_CONFIG
     else:
         raise unknown_kind(kind)
     catalogue = broker.catalogue
@@ -53,13 +56,10 @@ def _canonical(row: Row | None, value: str | None) -> str | None:
         return value
 
 
-def _change_group(name: str, decide: Decide) -> None:
-    """Options of groups belong to the newer protocols, which are not there."""
+def check_group(name: str) -> None:
+    """A group need not be there to have options."""
     if not name:
         raise RequestError(ErrorCode.INVALID_REQUEST, "The group has no name.")
-    changes = {option: value for option, value in decide({}, {}).items() if value is not None}
-    if changes:
-        raise RequestError(ErrorCode.INVALID_CONFIG, f"{', '.join(changes)}: groups have no options of their own here.")
 
 
 def check_topic(broker: "Broker", name: str) -> None:

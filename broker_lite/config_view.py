@@ -24,6 +24,7 @@ class Source(IntEnum):
     STATIC = 4  # STATIC_BROKER_CONFIG
     DEFAULT = 5  # DEFAULT_CONFIG
     LOGGER = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
+    GROUP = 8  # DYNAMIC_GROUP_CONFIG
 
 
 class Synonym(NamedTuple):
@@ -65,6 +66,16 @@ def options_of_all_brokers(config: BrokerConfig) -> Iterator[Option]:
     for name, value in config.cluster.items():
         shown = show(value)
         yield Option(ROW[name], shown, [Synonym(name, shown, Source.ALL_BROKERS)], read_only=False)
+
+
+def group_options(overrides: Mapping[str, str]) -> Iterator[Option]:
+    from pylog.broker_lite.group_rows import GROUP_ROWS, broker_name  # here: few ask for them
+
+    for row in GROUP_ROWS:
+        synonyms = [Synonym(broker_name(row.name), show(row.default), Source.DEFAULT)]
+        if row.name in overrides:
+            synonyms.insert(0, Synonym(row.name, overrides[row.name], Source.GROUP))
+        yield Option(row, synonyms[0].value, synonyms, read_only=False)
 
 
 def _synonyms(config: BrokerConfig, name: str) -> list[Synonym]:

@@ -8,6 +8,7 @@ from typing import Any
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.config_rows import BROKER_ROWS
 from pylog.broker_lite.config_types import Row, show
+from pylog.broker_lite.group_rows import GROUP_ROWS
 from pylog.broker_lite.topic_rows import BROKER_NAME, TOPIC_ROW
 
 TOML, PAGE = Path("conf/broker.toml"), Path("docs/options.md")
@@ -32,6 +33,11 @@ Kafka's; where a default is not, its row says why.
 `kafka-configs.sh --alter --entity-type brokers`. Such changes are kept in `__cluster_metadata`, and win over what the \
 broker was started with. Every option of a topic may be changed at any time. A value that would do nothing here is \
 refused, with the reason.
+"""
+
+_GROUPS_HEAD = """\
+They are kept and told as Kafka does it, and are those of the newer group protocols, which are not there yet: for a \
+classic group none has an effect, here as in Kafka.
 """
 
 
@@ -60,6 +66,9 @@ def page() -> str:
             "\n## Of a topic\n",
             "What is not set for a topic is what the broker has.\n",
             *_table("of the broker", topics),
+            "\n## Of a group\n",
+            _GROUPS_HEAD,
+            *_table("changes", ((row, row.default, "yes") for row in GROUP_ROWS)),
             "",
         )
     )

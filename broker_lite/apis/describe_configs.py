@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite import config_view, logger_levels
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.config_resources import BROKER, GROUP, LOGGER, TOPIC, check_node, unknown_kind
+from pylog.broker_lite.config_resources import BROKER, GROUP, LOGGER, TOPIC, check_group, check_node, unknown_kind
 from pylog.broker_lite.config_view import Option, Source
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
 from pylog.broker_lite.machines.topics import check_name
@@ -76,9 +76,8 @@ def _options(broker: "Broker", kind: int, name: str) -> Iterable[Option]:
         check_node(broker, name, all_brokers=True)
         return config_view.broker_options(config) if name else config_view.options_of_all_brokers(config)
     if kind == GROUP:
-        if not name:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "The group has no name.")
-        return ()  # those that Kafka has belong to the newer protocols
+        check_group(name)
+        return config_view.group_options(broker.topics.group_overrides.get(name, {}))
     raise unknown_kind(kind)
 
 

@@ -24,8 +24,8 @@ async def handle(
         TOPIC: sorted(broker.topics.by_name),
         BROKER: [node],
         LOGGER: [node],
-        CLIENT_METRICS: [],  # there are none, nor are groups' options
-        GROUP: [],
+        CLIENT_METRICS: [],  # there are none
+        GROUP: sorted(broker.topics.group_overrides),
     }
     wanted = [CLIENT_METRICS] if request.version == 0 else message.resource_types or list(names)
     if not names.keys() >= set(wanted):

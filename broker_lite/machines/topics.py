@@ -15,6 +15,7 @@ from pylog.broker_lite.protocol import consumer_offsets, metadata_records
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import (
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
@@ -54,6 +55,7 @@ class Topics:
         self._name_by_id: dict[bytes, str] = {}
         self._crashes = 0
         self.broker_overrides: dict[str, dict[str, str]] = {}  # by the broker's id, or "" for all of them
+        self.group_overrides: dict[str, dict[str, str]] = {}  # of groups that have some
         self._by_metric_name: dict[str, set[str]] = {}
         self._node_id = node_id
         self._next_producer_id = 0
@@ -112,8 +114,10 @@ class Topics:
         )
 
     def overrides_of(self, resource_type: int, name: str) -> dict[str, str]:
-        """Of a topic that is there, of a broker, or of all brokers."""
-        return self.by_name[name].overrides if resource_type == TOPIC_RESOURCE else self.broker_overrides.get(name, {})
+        """Of a topic that is there, of a broker, of all brokers, or of a group."""
+        if resource_type == TOPIC_RESOURCE:
+            return self.by_name[name].overrides
+        return (self.group_overrides if resource_type == GROUP_RESOURCE else self.broker_overrides).get(name, {})
 
     def configure(
         self, resource_type: int, name: str, changes: Mapping[str, str | None]
@@ -182,6 +186,10 @@ class Topics:
                     _set(self.by_name[event.resource_name].overrides, event)
                 elif event.resource_type == BROKER_RESOURCE:
                     _set(self.broker_overrides.setdefault(event.resource_name, {}), event)
+                elif event.resource_type == GROUP_RESOURCE:
+                    _set(self.group_overrides.setdefault(event.resource_name, {}), event)
+                    if not self.group_overrides[event.resource_name]:
+                        del self.group_overrides[event.resource_name]
             case RemoveTopicRecord():
                 name = self.by_id.pop(event.topic_id).name
                 del self.by_name[name]

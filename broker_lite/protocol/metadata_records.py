@@ -14,7 +14,7 @@ TOPIC = "__cluster_metadata"
 
 _FRAME_VERSION = 1
 
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4  # `resource_type` of a configuration
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32  # `resource_type` of a configuration
 
 
 @message

@@ -22,6 +22,7 @@ from pylog.broker_lite.protocol import (
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.incremental_alter_configs import SET
 from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE as BROKER
+from pylog.broker_lite.protocol.metadata_records import GROUP_RESOURCE as GROUP
 from pylog.broker_lite.protocol.metadata_records import TOPIC_RESOURCE as TOPIC
 from pylog.storage.records import Record, encode_batch
 from tests.support.broker_requests import ask, fetch_one, list_one, produce_one
@@ -147,6 +148,9 @@ def test_changes_are_there_after_a_crash_and_so_are_those_that_were_taken_back(f
         broker.catalogue.configure(BROKER, ALL, {"log.index.interval.bytes": "5", "log.retention.bytes": "5"})
         broker.catalogue.configure(BROKER, NODE, {"log.index.interval.bytes": "6"})
         broker.catalogue.configure(BROKER, ALL, {"log.retention.bytes": None})
+        broker.catalogue.configure(GROUP, "g", {"share.isolation.level": "read_committed"})
+        for given in ("5", None):
+            broker.catalogue.configure(GROUP, "h", {"share.delivery.count.limit": given})
         await broker.catalogue.flushed()
 
     async def look(broker):
@@ -155,6 +159,7 @@ def test_changes_are_there_after_a_crash_and_so_are_those_that_were_taken_back(f
             ALL: {"log.index.interval.bytes": "5"},
             NODE: {"log.index.interval.bytes": "6"},
         }
+        assert broker.topics.group_overrides == {"g": {"share.isolation.level": "read_committed"}}
         config = broker.partition("t", 0).log.config
         assert (config.segment_bytes, config.retention_ms, config.index_interval_bytes) == (999, 8, 6)
         assert (config.retention_bytes, config.flush_ms) == (-1, (1 << 63) - 1)
@@ -189,10 +194,16 @@ def option_of_brokers():
     return alter_configs.SPEC, alter_configs.AlterConfigsRequest([resource])
 
 
+def option_of_a_group():
+    config = incremental_alter_configs.IncrementalAlterableConfig("share.isolation.level", SET, "read_committed")
+    resource = incremental_alter_configs.IncrementalAlterConfigsResource(GROUP, "g", [config])
+    return incremental_alter_configs.SPEC, incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+
+
 def seen(broker):
     topics = broker.topics
     shown = {name: (topic.partition_count, topic.overrides) for name, topic in topics.by_name.items()}
-    return copy.deepcopy((shown, topics.broker_overrides))
+    return copy.deepcopy((shown, topics.broker_overrides, topics.group_overrides))
 
 
 @pytest.mark.parametrize(
@@ -203,6 +214,7 @@ def seen(broker):
         pytest.param(one_less(), id="deletion"),
         pytest.param(option(), id="an option of a topic"),
         pytest.param(option_of_brokers(), id="an option of brokers"),
+        pytest.param(option_of_a_group(), id="an option of a group"),
     ],
 )
 def test_what_was_answered_is_there_after_a_power_cut(files, asked):
@@ -450,10 +462,11 @@ def test_resources_with_options_are_listed(files):
     async def work(broker):
         for topic in ("b", "a"):
             await broker.create_topic(topic, 1)
+            broker.catalogue.configure(GROUP, topic, {"share.delivery.count.limit": "7"})
         request = list_config_resources.ListConfigResourcesRequest([])
         answer = await api(broker, list_config_resources.SPEC, request)
         found = [(one.resource_type, one.resource_name) for one in answer.config_resources]
-        assert found == [(2, "a"), (2, "b"), (4, "1"), (8, "1")]
+        assert found == [(2, "a"), (2, "b"), (4, "1"), (8, "1"), (32, "a"), (32, "b")]
 
     on(files, work)
 

@@ -7,13 +7,14 @@ import pytest
 from pylog.broker_lite import options_page
 from pylog.broker_lite.config import BrokerConfig, ConfigError
 from pylog.broker_lite.config_rows import BROKER_ROWS, ROW
+from pylog.broker_lite.group_rows import GROUP_ROWS
 from pylog.broker_lite.topic_rows import BROKER_NAME
 from pylog.storage.log_config import LogConfig
 
 CONF = Path(__file__).parents[2] / "conf" / "broker.toml"
 
 
-@pytest.mark.parametrize("row", BROKER_ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", BROKER_ROWS + GROUP_ROWS, ids=lambda row: row.name)
 def test_every_default_passes_its_own_validator(row):
     if row.default is not None:
         assert row.parse(row.default) == row.default

@@ -2,7 +2,7 @@ import pytest
 
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.config_rows import ROW
-from pylog.broker_lite.config_view import Source, broker_options, options_of_all_brokers, topic_options
+from pylog.broker_lite.config_view import Source, broker_options, group_options, options_of_all_brokers, topic_options
 from pylog.broker_lite.topic_rows import BROKER_NAME
 
 TOPIC, NODE, ALL, STATIC, DEFAULT = Source.TOPIC, Source.BROKER, Source.ALL_BROKERS, Source.STATIC, Source.DEFAULT
@@ -100,3 +100,12 @@ def test_of_all_brokers_only_changes_are_told():
 
 def test_what_topics_override_brokers_may_change():
     assert all(ROW[name].dynamic for name in BROKER_NAME.values())
+
+
+def test_an_option_of_a_group_falls_back_to_kafkas_default_of_brokers():
+    found = {option.row.name: option for option in group_options({"consumer.session.timeout.ms": "50000"})}
+    default = ("group.consumer.session.timeout.ms", "45000", DEFAULT)
+    set_here = found["consumer.session.timeout.ms"]
+    assert set_here.synonyms == [("consumer.session.timeout.ms", "50000", Source.GROUP), default]
+    assert (set_here.value, set_here.source) == ("50000", Source.GROUP)
+    assert found["share.isolation.level"].synonyms == [("share.isolation.level", "read_uncommitted", DEFAULT)]

@@ -7,7 +7,7 @@ import pytest
 
 import pylog
 from pylog.broker_lite.config_rows import BROKER_ROWS
-from pylog.broker_lite.protocol import create_topics, incremental_alter_configs
+from pylog.broker_lite.protocol import create_topics, incremental_alter_configs, list_config_resources
 from pylog.broker_lite.protocol.describe_configs import (
     SPEC,
     DescribeConfigsRequest,
@@ -23,7 +23,7 @@ from pylog.broker_lite.topic_rows import TOPIC_ROW
 from tests.conftest import RunningBroker
 from tests.support.wire_requests import ask
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 NODE = "1"
 
 # ApacheKafka's own server.properties
@@ -145,6 +145,23 @@ def test_values_and_where_they_come_from_are_told_alike_after_changes(ours: str,
                 )
             ]
         )
+    assert seen[0] == seen[1]
+
+
+def test_options_of_a_group_are_told_alike(ours: str, kafkas: str) -> None:
+    seen = []
+    for servers in (ours, kafkas):
+        changed(servers, GROUP, "g", ("consumer.session.timeout.ms", "50000"), ("share.auto.offset.reset", "earliest"))
+        listing = list_config_resources.ListConfigResourcesRequest([GROUP])
+        deadline = time.monotonic() + 60
+        while not ask(servers, list_config_resources.SPEC, listing).config_resources:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        told = described(servers, GROUP, "g")
+        for one in told.values():
+            assert one.documentation
+            one.documentation = None
+        seen.append((ask(servers, list_config_resources.SPEC, listing), told))
     assert seen[0] == seen[1]
 
 

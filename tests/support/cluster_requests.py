@@ -15,7 +15,8 @@ from pylog.broker_lite.protocol import (
     update_features,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode as E
-from tests.support.admin_requests import THERE, Case
+from pylog.broker_lite.protocol.incremental_alter_configs import APPEND, DELETE, SET
+from tests.support.admin_requests import GROUP, THERE, Case, change, replace
 
 FEATURE_REFUSED = [E.INVALID_UPDATE_VERSION]
 NEW_LEVELS: list[int] = []  # one answer for all of them, and no error
@@ -60,6 +61,15 @@ def users(name: str, *names: str, codes: Sequence[int]) -> Case:
     return Case(f"users: {name}", describe_user_scram_credentials.SPEC, request, list(codes))
 
 
+def group_bounds(name: str, low: int, high: int) -> list[Case]:
+    codes = {low: E.NONE, high: E.NONE, low - 1: E.INVALID_CONFIG, high + 1: E.INVALID_CONFIG}
+    return [
+        change(f"a group's {name}={value}", (name, SET, str(value)), of=A_GROUP, codes=[code])
+        for value, code in codes.items()
+    ]
+
+
+A_GROUP = (GROUP, "some group")
 METADATA = "__cluster_metadata"
 UNKNOWN = E.UNKNOWN_TOPIC_OR_PARTITION
 DISABLED = E.SECURITY_DISABLED
@@ -124,4 +134,49 @@ CLUSTER_CASES = [
     users("all", codes=[]),
     users("unknown", "a", "b", codes=[E.RESOURCE_NOT_FOUND, E.RESOURCE_NOT_FOUND]),
     users("one twice", "a", "b", "b", codes=[E.RESOURCE_NOT_FOUND, E.DUPLICATE_RESOURCE]),
+    *(
+        case
+        for kind in ("consumer", "share", "streams")
+        for case in (
+            *group_bounds(f"{kind}.session.timeout.ms", 45_000, 60_000),
+            *group_bounds(f"{kind}.heartbeat.interval.ms", 5_000, 15_000),
+            *group_bounds(f"{kind}.assignment.interval.ms", 0, 15_000),
+        )
+    ),
+    *group_bounds("share.record.lock.duration.ms", 15_000, 60_000),
+    *group_bounds("share.delivery.count.limit", 2, 10),
+    *group_bounds("share.partition.max.record.locks", 100, 4_000),
+    *group_bounds("streams.num.standby.replicas", 0, 2),
+    *group_bounds("streams.initial.rebalance.delay.ms", 0, (1 << 31) - 1),
+    *(
+        change(f"a group's {name}={value}", (name, SET, value), of=A_GROUP, codes=[code])
+        for name, value, code in (
+            ("share.isolation.level", "read_committed", E.NONE),
+            ("share.isolation.level", "READ_COMMITTED", E.INVALID_CONFIG),
+            ("share.renew.acknowledge.enable", "FALSE", E.NONE),
+            ("share.renew.acknowledge.enable", "no", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "earliest", E.NONE),
+            ("share.auto.offset.reset", "none", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration:P1DT2H3M4.5S", E.NONE),
+            ("share.auto.offset.reset", "by_duration:pt0s", E.NONE),
+            ("share.auto.offset.reset", "by_duration:+PT1H-30M", E.NONE),
+            ("share.auto.offset.reset", "by_duration:-PT1H", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration:-PT-1H", E.NONE),
+            ("share.auto.offset.reset", "by_duration:PT-1H", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration:PT", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration:P", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration:P1DT", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration:P1Y", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration:PT1.5H", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration: PT1H", E.INVALID_CONFIG),
+            ("share.auto.offset.reset", "by_duration:PT0.1234567891S", E.INVALID_CONFIG),
+            ("consumer.session.timeout.ms", "x", E.INVALID_CONFIG),
+        )
+    ),
+    change("null of a group", ("consumer.session.timeout.ms", SET, None), of=A_GROUP, codes=[E.INVALID_REQUEST]),
+    change("back, of a group", ("consumer.session.timeout.ms", DELETE, None), of=A_GROUP, codes=[E.NONE]),
+    change("back, unknown of a group", ("nosuch", DELETE, None), of=A_GROUP, codes=[E.NONE]),
+    change("a group's number does not grow", ("share.delivery.count.limit", APPEND, "1"), of=A_GROUP, codes=[40]),
+    replace("of a group", ("share.isolation.level", "read_committed"), of=A_GROUP, codes=[E.NONE]),
+    replace("unknown of a group", ("nosuch", "1"), of=A_GROUP, codes=[E.INVALID_CONFIG]),
 ]
