@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pylog.broker_lite.protocol import fetch, metadata, produce
+from pylog.broker_lite.protocol import fetch, produce
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
-from pylog.broker_lite.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from pylog.broker_lite.protocol.produce import ProducePartition, ProduceRequest
 from pylog.storage.disk import Disk, DiskFile
 from pylog.storage.errors import LogOffline
 from tests.support.cold import ColdFiles
 from tests.support.connected import serving
 from tests.support.logs import batch_of
-from tests.support.wire_clients import API_VERSIONS, WireClient, frame
+from tests.support.wire_clients import API_VERSIONS, WireClient, frame, have_made_themselves
 
 BATCHES = 300
 BATCH_BYTES = 10_000
@@ -38,8 +37,7 @@ def data(tmp_path: Path) -> Path:
     """A topic of some segments."""
     directory = tmp_path / "data"
     with serving([directory], config=CONFIG) as served, WireClient(served.bootstrap_servers) as client:
-        wanted = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-        client.ask(frame(3, 4, metadata.SPEC.encode_request(wanted, 4)))
+        have_made_themselves(client, "t")
         for number in range(BATCHES):
             batch = batch_of(1, value=number.to_bytes(2) * (BATCH_BYTES // 2))
             request = ProduceRequest(None, -1, 1000, [ProducePartition("t", 0, batch)])

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pylog.broker_lite.protocol import fetch, metadata, produce
+from pylog.broker_lite.protocol import fetch, produce
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
-from pylog.broker_lite.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from pylog.broker_lite.protocol.produce import ProducedPartition, ProducePartition, ProduceRequest
 from pylog.storage.log import Appended
 from tests.support.clock import SettableClock
@@ -19,7 +18,7 @@ from tests.support.connected import ServedBroker, serving
 from tests.support.foreign_clients import CLIENTS, ForeignRecord
 from tests.support.logs import START_MS, batch_of
 from tests.support.simulated_files import SimulatedFiles
-from tests.support.wire_clients import WireClient, eventually, frame
+from tests.support.wire_clients import WireClient, eventually, frame, have_made_themselves
 
 pytestmark = pytest.mark.faults
 
@@ -40,14 +39,7 @@ def served(files: SimulatedFiles) -> Iterator[ServedBroker]:
 @pytest.fixture
 def client(served: ServedBroker) -> Iterator[WireClient]:
     with WireClient(served.bootstrap_servers) as connected:
-        wanted = MetadataRequest([MetadataRequestTopic(name=name) for name in ("t", "u")])
-        asked = frame(3, 4, metadata.SPEC.encode_request(wanted, 4))
-
-        def have_made_themselves() -> bool:
-            answer = metadata.SPEC.decode_response(connected.ask(asked)[4:], 4)
-            return not any(topic.error_code for topic in answer.topics)
-
-        assert eventually(have_made_themselves)
+        have_made_themselves(connected, "t", "u")
         yield connected
 
 

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from pylog.broker_lite.protocol import fetch, find_coordinator, join_group, metadata, produce
+from pylog.broker_lite.protocol import fetch, find_coordinator, join_group, produce
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest
 from pylog.broker_lite.protocol.find_coordinator import FindCoordinatorRequest
 from pylog.broker_lite.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from pylog.broker_lite.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from pylog.broker_lite.protocol.produce import ProducePartition, ProduceRequest
 from tests.support.logs import batch_of
-from tests.support.wire_clients import WireClient, eventually, frame
+from tests.support.wire_clients import WireClient, eventually, frame, have_made_themselves
 
 SERVE = [sys.executable, "-m", "pylog", "serve", "--listen", "127.0.0.1:0", "--log-level", "info"]
 LONG_MS = 10 * 60 * 1000
@@ -54,11 +53,6 @@ def served(tmp_path: Path) -> Iterator[Served]:
     served.process.communicate()
 
 
-def made_topic(client: WireClient) -> None:
-    wanted = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    client.ask(frame(3, 4, metadata.SPEC.encode_request(wanted, 4)))
-
-
 def produced(acks: int = -1) -> bytes:
     wanted = ProduceRequest(None, acks, 1000, [ProducePartition("t", 0, batch_of(1))])
     return frame(0, 7, b"".join(produce.encode_request(wanted, 7)))
@@ -76,7 +70,7 @@ def clean_marks(data: Path) -> list[str]:
 def test_an_idle_broker_stops_cleanly(served: Served, tmp_path: Path) -> None:
     with WireClient(served.bootstrap_servers) as idle, WireClient(served.bootstrap_servers) as half:
         half.send(produced()[:20])
-        made_topic(idle)
+        have_made_themselves(idle, "t")
         served.signal()
         assert served.exit_code() == 0
         assert idle.is_closed_by_peer()
@@ -90,7 +84,7 @@ def test_an_idle_broker_stops_cleanly(served: Served, tmp_path: Path) -> None:
 
 def test_a_fetch_that_waits_is_answered_at_once_and_what_came_behind_it_too(served: Served, tmp_path: Path) -> None:
     with WireClient(served.bootstrap_servers) as client:
-        made_topic(client)
+        have_made_themselves(client, "t")
         client.ask(produced())
         client.send(fetched(LONG_MS) + produced() + fetched(LONG_MS) + frame(18, 0, number=9))
         with WireClient(served.bootstrap_servers) as other:
@@ -132,7 +126,7 @@ def test_a_client_that_does_not_read_holds_the_stop_up_for_a_bounded_time(served
         WireClient(served.bootstrap_servers, receive_buffer_bytes=4096) as client,
         WireClient(served.bootstrap_servers) as other,
     ):
-        made_topic(other)
+        have_made_themselves(other, "t")
         never_read(client)
         served.signal()
         assert served.exit_code() == 0
@@ -144,7 +138,7 @@ def test_a_second_signal_hurries(served: Served, tmp_path: Path) -> None:
         WireClient(served.bootstrap_servers, receive_buffer_bytes=4096) as client,
         WireClient(served.bootstrap_servers) as other,
     ):
-        made_topic(other)
+        have_made_themselves(other, "t")
         never_read(client)
         served.signal()
         assert eventually(lambda: "stopping" in served.log.read_text())
@@ -169,7 +163,7 @@ def test_what_was_acknowledged_while_it_stopped_is_there_afterwards(tmp_path: Pa
         served = Served(tmp_path / "data")
         stop = threading.Timer(0.3, served.signal)
         with WireClient(served.bootstrap_servers) as client:
-            made_topic(client)
+            have_made_themselves(client, "t")
             stop.start()
             with contextlib.suppress(OSError, struct.error):  # the connection has ended
                 while True:
@@ -190,7 +184,7 @@ def test_a_second_broker_on_the_directory_says_so_and_leaves_it_alone(served: Se
     assert str(tmp_path / "data") in second.stderr
     assert "another" in second.stderr
     with WireClient(served.bootstrap_servers) as client:
-        made_topic(client)
+        have_made_themselves(client, "t")
     served.signal()
     assert served.exit_code() == 0
     assert clean_marks(tmp_path / "data")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from pylog.broker_lite.protocol import metadata
 from pylog.broker_lite.protocol.framing import write_request_header
 
 
@@ -70,6 +71,18 @@ def eventually(condition: Callable[[], bool], seconds_max: float = 30.0) -> bool
             return False
         time.sleep(0.02)
     return True
+
+
+def have_made_themselves(client: WireClient, *topics: str) -> None:
+    """They are asked for until they are there."""
+    wanted = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=topic) for topic in topics])
+    asked = frame(3, 4, metadata.SPEC.encode_request(wanted, 4))
+
+    def are_there() -> bool:
+        answer = metadata.SPEC.decode_response(client.ask(asked)[4:], 4)
+        return not any(topic.error_code for topic in answer.topics)
+
+    assert eventually(are_there)
 
 
 def memory_bytes(pid: int) -> int:
