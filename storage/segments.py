@@ -25,6 +25,7 @@ class FileSlice(NamedTuple):
     file: LogFile
     position: int
     length: int
+    goes_on: bool = False  # there is more to read behind it
 
 
 class Segments:
@@ -101,7 +102,8 @@ class Segments:
             if position < end:
                 length = min(segment.end_of_read(position, bytes_max), end) - position
                 if length > HEADER_BYTES or position + length < segment.size_bytes:
-                    return FileSlice(segment.file, position, length)
+                    goes_on = position + length < end or segment.next_offset < end_offset
+                    return FileSlice(segment.file, position, length, goes_on)
                 passed = segment
         if passed is None:
             return None

@@ -89,6 +89,8 @@ def _answer(broker: "Broker", message: FetchRequest, version: int) -> Parts | Aw
 def _enough(found: _Found, message: FetchRequest, session: Session | None) -> bool:
     if found.size_bytes >= message.min_bytes or found.is_urgent:
         return True
+    if found.size_bytes and any(records is not None and records.goes_on for _, records, _, _ in found.reads):
+        return True  # a segment ends there, or the next batch is more than the reader takes: waiting brings nothing
     return not (message.partitions or session)
 
 

@@ -1,5 +1,7 @@
 """What a reader is given: what is committed, and to a reader of transactions what is decided."""
 
+import asyncio
+
 import pytest
 
 from pylog.broker_lite.protocol.errors import ErrorCode
@@ -43,6 +45,38 @@ def test_only_what_is_committed_is_served(files):
         broker.partition("t", 0).flushed(5)
         assert base_offsets((await fetch_one(broker, "t")).records) == [0, 2]
         assert (await list_one(broker, "t", START_MS + 100)).offset == 2
+
+    on(files, work)
+
+
+@pytest.mark.parametrize(
+    ("offset", "bytes_max", "found"),
+    [
+        pytest.param(0, 1 << 20, [0, 1], id="its segment ends there"),
+        pytest.param(2, len(batch_of()) + 1, [2], id="the next batch is more than it takes"),
+    ],
+)
+def test_a_reader_who_wants_more_does_not_wait_where_there_is_more(files, offset, bytes_max, found):
+    async def work(broker):
+        await broker.create_topic("t", 1, {"segment.bytes": str(2 * len(batch_of()))})
+        for _ in range(4):
+            await produce_one(broker, "t", batch_of())
+        fetching = fetch_one(broker, "t", offset, wait_ms=600_000, bytes_min=1 << 19, bytes_max=bytes_max)
+        assert base_offsets((await asyncio.wait_for(fetching, 60)).records) == found
+
+    on(files, work)
+
+
+def test_a_reader_who_wants_more_waits_at_the_end(files):
+    async def work(broker):
+        await broker.create_topic("t", 1)
+        await produce_one(broker, "t", batch_of())
+        wanted = fetch_one(broker, "t", wait_ms=600_000, bytes_min=2 * len(batch_of()))
+        fetching = asyncio.create_task(wanted)
+        await asyncio.sleep(0.1)
+        assert not fetching.done()
+        await produce_one(broker, "t", batch_of())
+        assert base_offsets((await asyncio.wait_for(fetching, 60)).records) == [0, 1]
 
     on(files, work)
 

@@ -89,6 +89,7 @@ def test_a_read_ends_where_its_reader_may_not_read_on(tmp_path: Path, again: boo
                 assert whole is not None
                 expected = [header for header in headers_in(bytes_of(whole)) if header.base_offset < end]
                 assert headers_in(bytes_of(part)) == expected
+                assert part.goes_on == (expected[-1].next_offset < end)
     assert log.read(0, 1 << 20, 1 << 40) == log.read(0, 1 << 20)
 
 

@@ -59,10 +59,18 @@ async def produce_one(
 
 
 async def fetch_one(
-    broker: Broker, topic: str, offset: int = 0, *, partition: int = 0, committed: bool = False, wait_ms: int = 0
+    broker: Broker,
+    topic: str,
+    offset: int = 0,
+    *,
+    partition: int = 0,
+    committed: bool = False,
+    wait_ms: int = 0,
+    bytes_min: int = 1,
+    bytes_max: int = 1 << 20,
 ) -> FetchedPartition:
-    wanted = [FetchPartition(topic, partition, offset, 1 << 20)]
-    request = FetchRequest(wait_ms, 1, 1 << 20, int(committed), 0, -1, wanted)
+    wanted = [FetchPartition(topic, partition, offset, bytes_max)]
+    request = FetchRequest(wait_ms, bytes_min, 1 << 20, int(committed), 0, -1, wanted)
     body = await answer_to(broker, fetch_api.API, fetch.encode_request(request, 12), 12)
     assert body is not None
     return fetch.decode_response(body, 12).partitions[0]
