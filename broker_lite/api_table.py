@@ -2,6 +2,7 @@
 
 from pylog.broker_lite.api import Api
 from pylog.broker_lite.apis import (
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -14,6 +15,7 @@ from pylog.broker_lite.apis import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -97,4 +99,6 @@ API_BY_KEY = _table(
     describe_quorum.API,
     update_features.API,
     list_transactions.API,
+    describe_client_quotas.API,
+    alter_client_quotas.API,
 )

@@ -37,6 +37,7 @@ from pylog.storage.ports import Clock, FileSystem, SystemClock
 
 if TYPE_CHECKING:
     from pylog.broker_lite.metrics.requests import RequestStats
+    from pylog.broker_lite.throttling import Meters
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class Broker:
         self.files = files
         self.now_ms = clock.now_ms
         self.requests: RequestStats | None = None  # where metrics are wanted
+        self.meters: Meters | None = None  # where somebody has a quota
         self.offsets = Offsets(config["offset.metadata.max.bytes"])
         self.coordinator = GroupCoordinator(
             self.offsets, limits_of(config), self.coordinator_of, self.flush, self.now_ms

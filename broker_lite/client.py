@@ -7,8 +7,9 @@ if TYPE_CHECKING:
 
 
 class Client:
-    __slots__ = ("host", "repeated")
+    __slots__ = ("host", "paused_until", "repeated")
 
     def __init__(self, host: str) -> None:
         self.host = host  # as Kafka shows it: with a slash before the address
+        self.paused_until = 0.0  # on the loop's clock: it used more than its quota
         self.repeated: RepeatedProduce | None = None  # what its next produce request will be like

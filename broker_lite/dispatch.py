@@ -23,6 +23,14 @@ PRODUCE_KEY = produce.API.spec.key
 
 def answer(broker: "Broker", endpoint: Endpoint, frame: memoryview, client: Client) -> Answer:
     """`endpoint` is what a client that came in here is told to connect to."""
+    if broker.topics.quotas:
+        from pylog.broker_lite import throttling  # here: few brokers have quotas
+
+        return throttling.answer(broker, endpoint, frame, client)
+    return answer_unthrottled(broker, endpoint, frame, client)
+
+
+def answer_unthrottled(broker: "Broker", endpoint: Endpoint, frame: memoryview, client: Client) -> Answer:
     if client.repeated is not None:
         partitions = client.repeated.decode(frame)
         if partitions is not None:

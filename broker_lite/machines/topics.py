@@ -17,10 +17,12 @@ from pylog.broker_lite.protocol.metadata_records import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntity,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -36,6 +38,10 @@ TOPIC_NAME_CHARACTERS_MAX = 249
 PARTITIONS_AT_ONCE_MAX = 10_000  # Kafka's
 PRODUCER_ID_BLOCK = 1000
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+# Who has a quota: ("client-id", name), ("user", name) or both, in this order; no name is who has none of its own.
+Entity = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(slots=True)
@@ -56,6 +62,7 @@ class Topics:
         self._crashes = 0
         self.broker_overrides: dict[str, dict[str, str]] = {}  # by the broker's id, or "" for all of them
         self.group_overrides: dict[str, dict[str, str]] = {}  # of groups that have some
+        self.quotas: dict[Entity, dict[str, float]] = {}  # of clients and users that have some
         self._by_metric_name: dict[str, set[str]] = {}
         self._node_id = node_id
         self._next_producer_id = 0
@@ -133,6 +140,19 @@ class Topics:
             None,
         )
 
+    def set_quotas(self, entity: Entity, changes: Mapping[str, float | None]) -> Outcome[MetadataRecord, None]:
+        """None takes a quota away. What is so already needs no record."""
+        present = self.quotas.get(entity, {})
+        parts = [QuotaEntity(*part) for part in entity]
+        return Outcome(
+            [
+                ClientQuotaRecord(parts, key, 0.0 if value is None else value, remove=value is None)
+                for key, value in changes.items()
+                if present.get(key) != value
+            ],
+            None,
+        )
+
     def delete(self, name: str | None, topic_id: UUID) -> Outcome[MetadataRecord, Topic]:
         """By name, or where that is None by id."""
         topic = self.by_id.get(topic_id) if name is None else self.by_name.get(name)
@@ -196,8 +216,20 @@ class Topics:
                 del self._name_by_id[event.topic_id.bytes]
                 self.deleted_ids.add(event.topic_id)
                 self._by_metric_name[_metric_name(name)].discard(name)
+            case ClientQuotaRecord():
+                self._replay_quota(event)
             case ProducerIdsRecord():
                 self._producer_ids_end = event.next_producer_id
+
+    def _replay_quota(self, event: ClientQuotaRecord) -> None:
+        entity = tuple(sorted({part.entity_type: part.entity_name for part in event.entity}.items()))
+        of_entity = self.quotas.setdefault(entity, {})
+        if event.remove:
+            of_entity.pop(event.key, None)
+        else:
+            of_entity[event.key] = event.value
+        if not of_entity:
+            del self.quotas[entity]
 
 
 def check_name(name: str) -> None:

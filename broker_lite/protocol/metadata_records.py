@@ -7,7 +7,18 @@ keys are null: the log is read in order, and the last word on a thing holds.
 from uuid import UUID
 
 from pylog.broker_lite.protocol import schema, wire
-from pylog.broker_lite.protocol.schema import array, boolean, int8, int16, int32, int64, message, string, uuid
+from pylog.broker_lite.protocol.schema import (
+    array,
+    boolean,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    uuid,
+)
 from pylog.broker_lite.protocol.wire import Buffer, MalformedFrame
 
 TOPIC = "__cluster_metadata"
@@ -88,6 +99,22 @@ class RemoveTopicRecord:
 
 
 @message
+class QuotaEntity:
+    """A null name stands for whoever has no quota of its own."""
+
+    entity_type: str = string()
+    entity_name: str | None = string(null_since=0)
+
+
+@message
+class ClientQuotaRecord:
+    entity: list[QuotaEntity] = array(QuotaEntity)
+    key: str = string()
+    value: float = float64()
+    remove: bool = boolean()
+
+
+@message
 class ProducerIdsRecord:
     """Ids below `next_producer_id` have been given out."""
 
@@ -97,7 +124,13 @@ class ProducerIdsRecord:
 
 
 MetadataRecord = (
-    RegisterBrokerRecord | TopicRecord | PartitionRecord | ConfigRecord | RemoveTopicRecord | ProducerIdsRecord
+    RegisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | RemoveTopicRecord
+    | ClientQuotaRecord
+    | ProducerIdsRecord
 )
 
 # Kind: (message, newest version read). Version 0 is what is written.
@@ -107,6 +140,7 @@ _KINDS: dict[int, tuple[type[MetadataRecord], int]] = {
     3: (PartitionRecord, 2),
     4: (ConfigRecord, 0),
     9: (RemoveTopicRecord, 0),
+    14: (ClientQuotaRecord, 0),
     15: (ProducerIdsRecord, 0),
 }
 _KIND_OF: dict[type[MetadataRecord], int] = {cls: kind for kind, (cls, _) in _KINDS.items()}

@@ -11,6 +11,7 @@ from pylog.broker_lite.config import ConfigError
 from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.machines.offsets import CommittedOffset
 from pylog.broker_lite.protocol import (
+    alter_client_quotas,
     alter_configs,
     create_partitions,
     create_topics,
@@ -200,10 +201,17 @@ def option_of_a_group():
     return incremental_alter_configs.SPEC, incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
 
 
+def quota():
+    entity = [alter_client_quotas.QuotaEntityPart("client-id", "c")]
+    change = alter_client_quotas.QuotaChange("producer_byte_rate", 1e9)
+    entry = alter_client_quotas.AlterClientQuotasEntry(entity, [change])
+    return alter_client_quotas.SPEC, alter_client_quotas.AlterClientQuotasRequest([entry])
+
+
 def seen(broker):
     topics = broker.topics
     shown = {name: (topic.partition_count, topic.overrides) for name, topic in topics.by_name.items()}
-    return copy.deepcopy((shown, topics.broker_overrides, topics.group_overrides))
+    return copy.deepcopy((shown, topics.broker_overrides, topics.group_overrides, topics.quotas))
 
 
 @pytest.mark.parametrize(
@@ -215,6 +223,7 @@ def seen(broker):
         pytest.param(option(), id="an option of a topic"),
         pytest.param(option_of_brokers(), id="an option of brokers"),
         pytest.param(option_of_a_group(), id="an option of a group"),
+        pytest.param(quota(), id="a quota"),
     ],
 )
 def test_what_was_answered_is_there_after_a_power_cut(files, asked):

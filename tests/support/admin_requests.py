@@ -48,8 +48,8 @@ def codes_in(answer: Any) -> list[int]:
     """Of all parts of it; where there are no parts, or none of them was looked at, of all of it."""
     if getattr(answer, "error_code", 0):
         return [answer.error_code]
-    for field in ("topics", "results", "responses", "filter_results", "partitions"):
-        if hasattr(answer, field):
+    for field in ("topics", "results", "responses", "filter_results", "entries", "partitions"):
+        if getattr(answer, field, None) is not None:
             return [code for one in getattr(answer, field) for code in codes_in(one)]
     return [answer.error_code]
 

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from pylog.broker_lite.protocol import (
+    alter_client_quotas,
     alter_replica_log_dirs,
     create_acls,
     delete_acls,
     describe_acls,
+    describe_client_quotas,
     describe_quorum,
     describe_user_scram_credentials,
     list_transactions,
@@ -16,7 +18,7 @@ from pylog.broker_lite.protocol import (
 )
 from pylog.broker_lite.protocol.errors import ErrorCode as E
 from pylog.broker_lite.protocol.incremental_alter_configs import APPEND, DELETE, SET
-from tests.support.admin_requests import GROUP, THERE, Case, change, replace
+from tests.support.admin_requests import GROUP, NOT_THERE, THERE, Case, change, replace
 
 FEATURE_REFUSED = [E.INVALID_UPDATE_VERSION]
 NEW_LEVELS: list[int] = []  # one answer for all of them, and no error
@@ -61,6 +63,25 @@ def users(name: str, *names: str, codes: Sequence[int]) -> Case:
     return Case(f"users: {name}", describe_user_scram_credentials.SPEC, request, list(codes))
 
 
+Part = tuple[str, str | None]
+
+
+def quota(
+    name: str, entity: Sequence[Part], *operations: tuple[str, float, bool], codes: Sequence[int], **case: Any
+) -> Case:
+    parts = [alter_client_quotas.QuotaEntityPart(*part) for part in entity]
+    changes = [alter_client_quotas.QuotaChange(*one) for one in operations]
+    entry = alter_client_quotas.AlterClientQuotasEntry(parts, changes)
+    request = alter_client_quotas.AlterClientQuotasRequest([entry], validate_only=True)
+    return Case(f"quotas: {name}", alter_client_quotas.SPEC, request, list(codes), **case)
+
+
+def quotas_of(name: str, *filters: tuple[str, int, str | None], codes: Sequence[int]) -> Case:
+    asked = [describe_client_quotas.QuotaFilter(*one) for one in filters]
+    request = describe_client_quotas.DescribeClientQuotasRequest(asked)
+    return Case(f"quotas of: {name}", describe_client_quotas.SPEC, request, list(codes))
+
+
 def group_bounds(name: str, low: int, high: int) -> list[Case]:
     codes = {low: E.NONE, high: E.NONE, low - 1: E.INVALID_CONFIG, high + 1: E.INVALID_CONFIG}
     return [
@@ -69,6 +90,9 @@ def group_bounds(name: str, low: int, high: int) -> list[Case]:
     ]
 
 
+CLIENT = [("client-id", "c")]
+WRITTEN = "producer_byte_rate"
+BAD = [E.INVALID_REQUEST]
 A_GROUP = (GROUP, "some group")
 METADATA = "__cluster_metadata"
 UNKNOWN = E.UNKNOWN_TOPIC_OR_PARTITION
@@ -179,4 +203,43 @@ CLUSTER_CASES = [
     change("a group's number does not grow", ("share.delivery.count.limit", APPEND, "1"), of=A_GROUP, codes=[40]),
     replace("of a group", ("share.isolation.level", "read_committed"), of=A_GROUP, codes=[E.NONE]),
     replace("unknown of a group", ("nosuch", "1"), of=A_GROUP, codes=[E.INVALID_CONFIG]),
+    quota("of a client", CLIENT, (WRITTEN, 1024.0, False), codes=[E.NONE]),
+    quota("of a user's clients", [("client-id", None), ("user", "u")], (WRITTEN, 7.0, False), codes=[E.NONE]),
+    quota("of nobody", [], (WRITTEN, 1.0, False), codes=BAD),
+    quota("of an unknown type", [("x", "c")], (WRITTEN, 1.0, False), codes=BAD),
+    quota("of no type", [("", "c")], (WRITTEN, 1.0, False), codes=BAD),
+    quota("of no name", [("user", "")], (WRITTEN, 1.0, False), codes=BAD),
+    quota("of a type twice", [("user", "a"), ("user", "b")], (WRITTEN, 1.0, False), codes=[E.NONE]),
+    quota("nothing at all", CLIENT, (WRITTEN, 0.0, False), codes=BAD),
+    quota("less than nothing", CLIENT, (WRITTEN, -1.0, False), codes=BAD),
+    quota("half a byte", CLIENT, (WRITTEN, 0.5, False), codes=BAD),
+    quota("a byte and a half", CLIENT, (WRITTEN, 1.5, False), codes=BAD),
+    quota("nearly a whole number", CLIENT, (WRITTEN, 1.0000001, False), codes=[E.NONE]),
+    quota("without end", CLIENT, (WRITTEN, float("inf"), False), codes=BAD),
+    quota("too much", CLIENT, (WRITTEN, 1e19, False), codes=BAD),
+    quota(
+        "no number", CLIENT, (WRITTEN, float("nan"), False), codes=BAD, kafkas=[0], why="nothing could be kept to it"
+    ),
+    quota("unknown", CLIENT, ("nosuch", 1.0, False), codes=BAD),
+    quota("unknown, away", CLIENT, ("nosuch", 1.0, True), codes=[E.NONE]),
+    quota("away from nowhere", CLIENT, (WRITTEN, 0.0, True), codes=[E.NONE]),
+    quota("twice", CLIENT, (WRITTEN, 1.0, False), (WRITTEN, 2.0, False), codes=BAD),
+    quota("no change", CLIENT, codes=[E.NONE]),
+    quota("of an address, bytes", [("ip", "127.0.0.1")], (WRITTEN, 5.0, False), codes=BAD),
+    quota("of a user, connections", [("user", "a")], ("connection_creation_rate", 5.0, False), codes=BAD),
+    quota("of time", CLIENT, ("request_percentage", 12.5, False), codes=BAD, kafkas=[0], why=NOT_THERE),
+    quota("of changes", CLIENT, ("controller_mutation_rate", 5.0, False), codes=BAD, kafkas=[0], why=NOT_THERE),
+    quotas_of("all", codes=[]),
+    quotas_of("one", ("client-id", 0, "c"), codes=[]),
+    quotas_of("the default", ("client-id", 1, None), codes=[]),
+    quotas_of("any", ("client-id", 2, None), ("user", 2, None), codes=[]),
+    quotas_of("addresses", ("ip", 2, None), codes=[]),
+    quotas_of("addresses of users", ("ip", 2, None), ("user", 2, None), codes=BAD),
+    quotas_of("an unknown type", ("x", 0, "c"), codes=[E.UNSUPPORTED_VERSION]),
+    quotas_of("no type", ("", 0, "c"), codes=BAD),
+    quotas_of("exactly nobody", ("user", 0, None), codes=BAD),
+    quotas_of("a default with a name", ("user", 1, "c"), codes=BAD),
+    quotas_of("any with a name", ("user", 2, "c"), codes=BAD),
+    quotas_of("an unknown match", ("user", 9, None), codes=BAD),
+    quotas_of("a type twice", ("user", 0, "a"), ("user", 1, None), codes=BAD),
 ]

@@ -6,6 +6,7 @@ order of the schema. Names differ between libraries (`throttle_time`, `throttle_
 import datetime
 import importlib
 import random
+import struct
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from functools import cache
@@ -54,6 +55,8 @@ def _random_value(name: str, spec: Any, version: int, rng: random.Random) -> Any
     match spec.kind:
         case "I8" | "I16" | "I32" | "I64":
             return random_int(_RANGES[spec.kind], rng)
+        case "F64":
+            return rng.choice([0.0, 1.5, -1e300, 1024.0])
         case "bool":
             return rng.random() < 0.5
         case "string":
@@ -184,6 +187,8 @@ def _encode_value(value: Any, spec: Any, version: int) -> bytes:
     if spec.kind in _RANGES:
         size: int = (_RANGES[spec.kind] + 1) // 8
         return int(value).to_bytes(size, "big", signed=True)
+    if spec.kind == "F64":
+        return struct.pack(">d", value)
     if spec.kind == "bool":
         return bytes([value])
     if spec.kind == "uuid":

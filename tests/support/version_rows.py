@@ -290,6 +290,32 @@ def describe_user_scram_credentials(connection: socket.socket, version: int) -> 
     assert [(one.user, one.error_code) for one in answered.results] == [("a", 91), ("b", 92)]
 
 
+def _alter_quota(connection: socket.socket, version: int, *, remove: bool) -> None:
+    theirs = admin.AlterClientQuotasRequest.EntryData
+    entity = [theirs.EntityData(entity_type="client-id", entity_name=f"v{version}", version=version)]
+    ops = [theirs.OpData(key="producer_byte_rate", value=1e9, remove=remove, version=version)]
+    entries = [theirs(entity=entity, ops=ops, version=version)]
+    request = admin.AlterClientQuotasRequest(entries=entries, validate_only=False, version=version)
+    (result,) = ask(connection, request, admin.AlterClientQuotasResponse, version).entries
+    assert (result.error_code, result.entity[0].entity_name) == (0, f"v{version}")
+
+
+def _quotas(connection: socket.socket, version: int) -> list[tuple[str, float]]:
+    theirs = admin.DescribeClientQuotasRequest.ComponentData
+    component = theirs(entity_type="client-id", match_type=0, match=f"v{version}", version=version)
+    request = admin.DescribeClientQuotasRequest(components=[component], strict=True, version=version)
+    answered = ask(connection, request, admin.DescribeClientQuotasResponse, version)
+    assert answered.error_code == 0
+    return [(value.key, value.value) for entry in answered.entries for value in entry.values]
+
+
+def client_quotas(connection: socket.socket, version: int) -> None:
+    _alter_quota(connection, version, remove=False)
+    assert _quotas(connection, version) == [("producer_byte_rate", 1e9)]
+    _alter_quota(connection, version, remove=True)
+    assert _quotas(connection, version) == []
+
+
 MORE: dict[int, Callable[[socket.socket, int], None]] = {
     21: delete_records,
     23: offset_for_leader_epoch,
@@ -309,6 +335,8 @@ MORE: dict[int, Callable[[socket.socket, int], None]] = {
     30: create_acls,
     31: delete_acls,
     34: alter_replica_log_dirs,
+    48: client_quotas,
+    49: client_quotas,
     50: describe_user_scram_credentials,
     55: describe_quorum,
     57: update_features,

@@ -115,6 +115,16 @@ def test_brokers_have_options_each_for_itself_and_all_together():
     assert topics.overrides_of(BROKER_RESOURCE, "1") == topics.overrides_of(BROKER_RESOURCE, "2") == {}
 
 
+def test_quotas_are_set_and_taken_away_and_what_is_so_needs_no_record():
+    topics, client = Topics(node_id=1), (("client-id", None), ("user", "u"))
+    carry_out(topics, topics.set_quotas(client, {"a": 1.0, "b": 2.0}))
+    outcome = carry_out(topics, topics.set_quotas(client, {"a": 1.0, "b": None, "c": None}))
+    assert [(event.key, event.remove) for event in outcome.events] == [("b", True)]
+    assert topics.quotas == {client: {"a": 1.0}}
+    carry_out(topics, topics.set_quotas(client, {"a": None}))
+    assert topics.quotas == {}
+
+
 def test_a_name_that_metrics_cannot_tell_apart_is_free_again_after_a_deletion():
     topics = Topics(node_id=1)
     carry_out(topics, topics.create("a.b_c", 1, {}, ONE))

@@ -5,9 +5,11 @@ from uuid import UUID
 import pytest
 
 from pylog.broker_lite.protocol.metadata_records import (
+    ClientQuotaRecord,
     ConfigRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntity,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -47,6 +49,11 @@ DIRECTORY_ID = DIRECTORY.bytes.hex()
         (ConfigRecord(2, "t", "k", "v"), 0, "01 04 00 02 02 74 02 6b 02 76 00"),
         (ConfigRecord(2, "t", "k", None), 0, "01 04 00 02 02 74 02 6b 00 00"),
         (RemoveTopicRecord(TOPIC_ID), 0, f"01 09 00 {ID} 00"),
+        (
+            ClientQuotaRecord([QuotaEntity("user", None), QuotaEntity("client-id", "c")], "k", 1024.0, False),
+            0,
+            "01 0e 00 03 05 75736572 00 00 0a 636c69656e742d6964 02 63 00 02 6b 4090000000000000 00 00",
+        ),
         (ProducerIdsRecord(1, 5, 2000), 0, "01 0f 00 00000001 0000000000000005 00000000000007d0 00"),
     ],
 )
@@ -58,7 +65,10 @@ def test_records_are_framed_as_kraft_does(record: Any, version: int, data: str) 
 @pytest.mark.parametrize(
     ("cls", "version"),
     [(TopicRecord, 0), (PartitionRecord, 0), (PartitionRecord, 1), (PartitionRecord, 2)]
-    + [(cls, 0) for cls in (RegisterBrokerRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord)],
+    + [
+        (cls, 0)
+        for cls in (RegisterBrokerRecord, ConfigRecord, RemoveTopicRecord, ClientQuotaRecord, ProducerIdsRecord)
+    ],
 )
 def test_records_of_every_version_survive_and_none_survives_a_cut(cls: type[Any], version: int) -> None:
     rng = random.Random(version)

@@ -1,0 +1,60 @@
+"""AlterClientQuotas, key 49. Each entity is changed as a whole, or not at all."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pylog.broker_lite.api import Request, declared
+from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
+from pylog.broker_lite.protocol.alter_client_quotas import (
+    SPEC,
+    AlterClientQuotasEntry,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResult,
+)
+from pylog.broker_lite.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylog.broker_lite.broker import Broker
+
+Name = tuple[tuple[str, str | None], ...]
+
+
+async def handle(broker: "Broker", message: AlterClientQuotasRequest, request: Request) -> AlterClientQuotasResponse:
+    """One that cannot be changed keeps no other back. All are answered when the changes are on the disk."""
+    by_name = {_name(entry): entry for entry in message.entries}
+    times = Counter(map(_name, message.entries))
+    errors: dict[Name, Exception | None] = {}
+    for name, entry in by_name.items():
+        try:
+            if times[name] > 1:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "An entity may be in a request once.")
+            _change(broker, entry, validate_only=message.validate_only)
+            errors[name] = None
+        except EXPECTED as error:
+            errors[name] = error
+    try:
+        await broker.catalogue.flushed()
+    except EXPECTED as error:
+        errors = {name: wrong or error for name, wrong in errors.items()}
+    return AlterClientQuotasResponse(entries=[_result(by_name[name], error) for name, error in errors.items()])
+
+
+def _name(entry: AlterClientQuotasEntry) -> Name:
+    return tuple((part.entity_type, part.entity_name) for part in entry.entity)
+
+
+def _change(broker: "Broker", entry: AlterClientQuotasEntry, *, validate_only: bool) -> None:
+    from pylog.broker_lite.client_quotas import changes_of, entity_of  # here: few brokers have quotas
+
+    events = broker.topics.set_quotas(entity_of(entry.entity), changes_of(entry.ops)).events
+    if not validate_only:
+        broker.catalogue.change(events)
+
+
+def _result(entry: AlterClientQuotasEntry, error: Exception | None) -> AlterClientQuotasResult:
+    code, text = (ErrorCode.NONE, None) if error is None else error_of(error)
+    return AlterClientQuotasResult(code, text, entry.entity)
+
+
+API = declared(SPEC, handle)
