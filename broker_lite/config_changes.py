@@ -12,6 +12,7 @@ from pylog.broker_lite.errors import RequestError
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT
 
+OPTIONS_MAX = 1000  # that one resource may be asked to change: no kind of them has as many
 Changes = dict[str, str | None]
 
 
@@ -63,6 +64,12 @@ def _not_null(name: str, value: str | None) -> str:
     if value is None:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} has no value.")
     return value
+
+
+def check_count(options: Sequence[object]) -> None:
+    """Of more than there are, some are not known or there twice: to say which would take long."""
+    if len(options) > OPTIONS_MAX:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"{len(options)} options are more than there are.")
 
 
 def check_once(names: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from pylog.broker_lite.protocol.styles import TopicKey
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 PARTITIONS_MAX = 200_000  # of all sessions together
+PARTITIONS_EACH_MAX = 20_000  # of one: all of them are gone through for each answer
 UNUSED_MS_MAX = 120_000  # after which a session makes room for another, as in Kafka
 _INT32_MAX = (1 << 31) - 1
 _NOWHERE = -2  # no offset
@@ -137,9 +138,12 @@ class Sessions:
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "A session names topics by name or by id, and does not change."
             )
         count = len(session)
+        if len(request.partitions) > PARTITIONS_EACH_MAX:
+            del self._by_id[session.id]
+            raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "Fetch sessions have no room for as many.")
         session.ask(request.partitions)
         session.forget(request.forgotten)
-        if len(session) > count and not self._has_room_for(0):
+        if len(session) > count and (len(session) > PARTITIONS_EACH_MAX or not self._has_room_for(0)):
             del self._by_id[session.id]
             raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "Fetch sessions have no room for more partitions.")
         session.epoch = session.epoch + 1 if session.epoch < _INT32_MAX else 1
@@ -147,7 +151,7 @@ class Sessions:
         return session
 
     def _begin(self, request: FetchRequest, *, by_id: bool) -> Session | None:
-        if not self._make_room(len(request.partitions)):
+        if len(request.partitions) > PARTITIONS_EACH_MAX or not self._make_room(len(request.partitions)):
             return None
         number = NO_SESSION_ID
         while number == NO_SESSION_ID or number in self._by_id:

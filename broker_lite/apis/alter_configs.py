@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 async def handle(broker: "Broker", message: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:
     def change(resource: AlterConfigsResource) -> None:
+        config_changes.check_count(resource.configs)
         given = [(one.name, one.value) for one in resource.configs]
         config_resources.change(
             broker,

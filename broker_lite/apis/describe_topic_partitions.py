@@ -2,6 +2,7 @@
 
 An empty list asks for all topics. Asking creates none."""
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
@@ -16,18 +17,34 @@ from pylog.broker_lite.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.turns import Steps
+from pylog.broker_lite.turns import Steps, aside, finished
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
+_SORTED_AT_ONCE_MAX = 1000  # names; more by a thread
 PARTITIONS_MAX = 2000  # in one answer, as Kafka's max.request.partition.size.limit
 
 
 def handle(
     broker: "Broker", message: DescribeTopicPartitionsRequest, request: Request
+) -> Steps[DescribeTopicPartitionsResponse] | Awaitable[DescribeTopicPartitionsResponse]:
+    if len(message.topics) > _SORTED_AT_ONCE_MAX:
+        return _describe_many(broker, message)
+    return _describe(broker, message, _names(message) or sorted(broker.topics.by_name))
+
+
+async def _describe_many(broker: "Broker", message: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return await finished(_describe(broker, message, await aside(_names, message)))
+
+
+def _names(message: DescribeTopicPartitionsRequest) -> list[str]:
+    return sorted({topic.name for topic in message.topics})
+
+
+def _describe(
+    broker: "Broker", message: DescribeTopicPartitionsRequest, names: list[str]
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    names = sorted({topic.name for topic in message.topics}) or sorted(broker.topics.by_name)
     start = message.cursor or Cursor("", 0)
     if start.partition_index < 0 or (message.cursor and message.topics and start.topic_name not in names):
         found = [

@@ -23,6 +23,7 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     def change(resource: IncrementalAlterConfigsResource) -> None:
         kind, name = resource.resource_type, resource.resource_name
+        config_changes.check_count(resource.configs)
         operations = [Operation(one.name, one.config_operation, one.value) for one in resource.configs]
         if kind == config_resources.LOGGER:
             config_resources.check_node(broker, name, all_brokers=False)

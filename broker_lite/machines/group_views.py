@@ -1,6 +1,6 @@
 """Groups as Kafka's tools are shown them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from pylog.broker_lite.machines.group import Group, State
 from pylog.broker_lite.protocol.describe_groups import NOT_FOUND_SINCE, DescribedGroup, DescribedGroupMember
@@ -36,7 +36,7 @@ def describe(group_id: str, group: Group | None, version: int) -> DescribedGroup
     )
 
 
-def listed(groups: Iterable[Group], states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
+def listed(groups: Iterable[Group], states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
     """Those in one of the states and of one of the types, however these are written; none given: all."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {name.strip().lower() for name in types}

@@ -19,7 +19,7 @@ At the start: `replay` every event of the log (`event_log.event` decodes one), t
 with as above. Where a partition of the log is lost: `unload` the groups that are kept there.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from uuid import uuid4
 
@@ -217,7 +217,7 @@ class Groups:
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         return group_views.describe(group_id, self._groups.get(group_id), version)
 
-    def listed(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
+    def listed(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
         return group_views.listed(self._groups.values(), states, types)
 
     def ids(self) -> list[str]:

@@ -91,7 +91,7 @@ def _value(name: str, spec: Spec, path: Path, number: int) -> Any:
         case "I8":
             return TOPIC_RESOURCE if name == "resource_type" else spec.default
         case "I16" | "I32" | "I64":
-            return 10_000 if name.endswith("timeout_ms") else number
+            return 10_000 if name.endswith("timeout_ms") else number % 10_000 if spec.kind == "I16" else number
     return spec.default
 
 
