@@ -185,6 +185,20 @@ def test_the_partitions_of_all_sessions_have_a_bound(monkeypatch):
     assert len(kept) == 1
 
 
+def test_the_partitions_of_each_session_have_a_bound(monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_EACH_MAX", 5)
+    kept, _ = sessions(100)
+    assert kept.session_of(request(count=6), by_id=False) is None
+    for count in (5, 6):
+        session = kept.session_of(request(count=5), by_id=False)
+        assert kept.session_of(request(session.id, 1, 5), by_id=False) is session
+        more = request(session.id, 2, 6) if count == 6 else request(session.id, 2, 1)._replace(partitions=[at(77)])
+        with pytest.raises(RequestError) as refused:
+            kept.session_of(more, by_id=False)
+        assert refused.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(kept) == 0
+
+
 def test_no_slots_are_no_sessions():
     async def work(broker):
         await broker.create_topic("t", 1)

@@ -8,10 +8,16 @@ import pytest
 
 import pylog
 from pylog.broker_lite.api_table import API_BY_KEY
-from pylog.broker_lite.protocol import create_topics, fetch
+from pylog.broker_lite.apis.join_group import PROTOCOLS_MAX
+from pylog.broker_lite.config_changes import OPTIONS_MAX
+from pylog.broker_lite.protocol import alter_configs, create_topics, fetch, join_group, leave_group
+from pylog.broker_lite.protocol.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from pylog.broker_lite.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest
 from pylog.broker_lite.protocol.framing import read_response_header
+from pylog.broker_lite.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pylog.broker_lite.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from pylog.broker_lite.protocol.schema import Spec
 from pylog.broker_lite.protocol.spec import ApiSpec
 from pylog.broker_lite.turns import LARGE_BYTES
@@ -146,3 +152,48 @@ def test_others_are_answered_while_a_large_fetch_is(
     count, answer = others_answered(broker, frame(fetch.SPEC.key, version, body))
     assert len(fetch.decode_response(answer[4:], version).partitions) == answered
     assert count >= OTHERS_MIN
+
+
+@pytest.mark.parametrize("session_epoch", [fetch.SESSIONLESS_EPOCH, 0], ids=["without a session", "in a session"])
+def test_of_a_partition_that_is_fetched_twice_the_last_counts_in_the_place_of_the_first(
+    broker: pylog.Broker, session_epoch: int
+) -> None:
+    wanted = [FetchPartition(TOPIC, 1, 0, 1), FetchPartition(TOPIC, 0, 0, 1), FetchPartition(TOPIC, 1, 99, 1)]
+    with WireClient(broker.bootstrap_servers) as client:
+        body = fetch.encode_request(_wanted(wanted, session_epoch=session_epoch), 11)
+        answer = fetch.decode_response(client.ask(frame(fetch.SPEC.key, 11, body))[4:], 11)
+    found = [(one.partition, one.error_code) for one in answer.partitions]
+    assert found == [(1, ErrorCode.OFFSET_OUT_OF_RANGE), (0, ErrorCode.NONE)]
+
+
+def test_many_members_leave_as_one_does(broker: pylog.Broker) -> None:
+    joined = ask(broker.bootstrap_servers, join_group.SPEC, _join("leaving", 1), 3)
+    assert joined.error_code == ErrorCode.NONE
+    members = [MemberIdentity(f"n{number}") for number in range(1_500)]
+    members[1_200] = MemberIdentity(joined.member_id)
+    left = ask(broker.bootstrap_servers, leave_group.SPEC, LeaveGroupRequest("leaving", members=members), 5)
+    assert left.error_code == ErrorCode.NONE
+    assert [one.member_id for one in left.members] == [one.member_id for one in members]
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert [one.error_code for one in left.members] == [unknown] * 1_200 + [ErrorCode.NONE] + [unknown] * 299
+
+
+def _join(group: str, protocol_count: int) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(f"p{number}") for number in range(protocol_count)]
+    return JoinGroupRequest(group, 10_000, 10_000, protocol_type="consumer", protocols=protocols)
+
+
+@pytest.mark.parametrize(
+    ("protocol_count", "code"),
+    [(PROTOCOLS_MAX, ErrorCode.NONE), (PROTOCOLS_MAX + 1, ErrorCode.INVALID_REQUEST)],
+)
+def test_the_protocols_of_a_member_have_a_bound(broker: pylog.Broker, protocol_count: int, code: ErrorCode) -> None:
+    answer = ask(broker.bootstrap_servers, join_group.SPEC, _join("bound", protocol_count), 3)
+    assert answer.error_code == code
+
+
+def test_more_options_than_there_are_are_refused(broker: pylog.Broker) -> None:
+    configs = [AlterableConfig(f"n{number}", "1") for number in range(OPTIONS_MAX + 1)]
+    request = AlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, TOPIC, configs)])
+    answer = ask(broker.bootstrap_servers, alter_configs.SPEC, request)
+    assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
