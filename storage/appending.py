@@ -1,16 +1,14 @@
 """What is asked of batches before they are appended, and the offsets that they get. Touches no file."""
 
 import struct
+from collections.abc import Sequence
 
 from crc32c import crc32c
 
 from pylog.storage import batch
 from pylog.storage.batch import (
-    CODEC_MASK,
     CODEC_MAX,
-    CONTROL,
     CRC_START,
-    DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
@@ -18,7 +16,6 @@ from pylog.storage.batch import (
     NO_TIMESTAMP,
     PLACE,
     PREFIX_BYTES,
-    TRANSACTIONAL,
     BatchHeader,
 )
 from pylog.storage.errors import InvalidBatch, InvalidTimestamp
@@ -29,10 +26,6 @@ from pylog.storage.transactions import Marker, read_marker
 _put_in_place = PLACE.pack_into
 # Of a header: length, magic, CRC, attributes, last offset delta, both timestamps, producer id, record count.
 _CLAIMS = struct.Struct(">8xi4xbIhiqqq6xi").unpack_from
-# Of the attributes: a codec that is known is the largest number that may be left of them. Set, the one bit is for
-# compaction alone and the other needs a producer.
-_OF_ANYBODY = CODEC_MASK | DELETE_HORIZON | TRANSACTIONAL
-_OF_A_PRODUCER = CODEC_MASK | DELETE_HORIZON
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and header count, a byte each
 
 
@@ -41,58 +34,56 @@ Sequenced = tuple[BatchHeader, Marker | None]  # a batch with a producer id, at 
 
 def place(
     batches: bytearray | memoryview, next_offset: int, leader_epoch: int, append_time_ms: int
-) -> tuple[Placed, list[Placed], list[Sequenced]]:
+) -> tuple[Placed, Sequence[Placed], Sequence[Sequenced]]:
     """Check every batch and give it its offsets, its epoch and, unless that is -1, its append time, all in place.
 
     Returns where the last one is, where those before it are (there are seldom any), and those that have a producer."""
-    earlier: list[Placed] = []
+    size_bytes = len(batches)
+    if size_bytes >= HEADER_BYTES and append_time_ms == NO_TIMESTAMP:
+        # One plain batch, as nearly always: what is asked here in one breath is asked in words by `_place_each`.
+        length, magic, crc, attributes, delta, first_ms, max_ms, producer_id, count = _CLAIMS(batches)
+        if (
+            length + PREFIX_BYTES == size_bytes
+            and magic == MAGIC
+            and 0 <= attributes <= CODEC_MAX
+            and count == delta + 1 > 0
+            and (attributes or count * _RECORD_BYTES_MIN <= size_bytes - HEADER_BYTES)
+            and max_ms >= first_ms >= NO_TIMESTAMP
+            and crc32c((batches if type(batches) is memoryview else memoryview(batches))[CRC_START:]) == crc
+        ):
+            _put_in_place(batches, 0, next_offset, length, leader_epoch)
+            last = (0, next_offset + delta, max_ms)
+            if producer_id == NO_PRODUCER_ID:
+                return last, (), ()
+            return last, (), ((batch.read_header(batches), None),)
+    return _place_each(batches, next_offset, leader_epoch, append_time_ms)
+
+
+def _place_each(
+    batches: bytearray | memoryview, next_offset: int, leader_epoch: int, append_time_ms: int
+) -> tuple[Placed, Sequence[Placed], Sequence[Sequenced]]:
+    placed: list[Placed] = []
     sequenced: list[Sequenced] = []
-    position, end, base_offset = 0, len(batches), next_offset
-    view = batches if type(batches) is memoryview else memoryview(batches)
-    while True:
-        # What is said here in one breath is said in words, with its errors, by `check` and `_check_claims`.
-        sound = False
-        if end - position >= HEADER_BYTES:
-            length, magic, crc, attributes, delta, first_ms, max_ms, producer_id, count = _CLAIMS(batches, position)
-            behind = position + PREFIX_BYTES + length
-            if (
-                magic == MAGIC
-                and position + HEADER_BYTES <= behind <= end
-                and (0 <= attributes <= CODEC_MAX or _may_say(attributes, producer_id))
-                and count == delta + 1 > 0
-                and (attributes & CODEC_MASK or count * _RECORD_BYTES_MIN <= behind - position - HEADER_BYTES)
-                and max_ms >= first_ms >= NO_TIMESTAMP
-            ):
-                sound = crc32c(view[position + CRC_START : behind]) == crc
-        if not sound:
-            if not end:
-                raise InvalidBatch("there is no batch to append")
-            _check_claims(batch.check(batches, position))
-            raise AssertionError("both checks are the same")
+    position, base_offset = 0, next_offset
+    while position < len(batches):
+        header = batch.check(batches, position)
+        _check_claims(header)
         if append_time_ms != NO_TIMESTAMP:
-            batch.stamp(batches, position, batch.read_header(batches, position), append_time_ms)
-            max_ms = append_time_ms
-        elif attributes & LOG_APPEND_TIME:
+            header = batch.stamp(batches, position, header, append_time_ms)
+        elif header.attributes & LOG_APPEND_TIME:
             raise InvalidTimestamp("a batch for a topic with message.timestamp.type=CreateTime says LogAppendTime")
-        _put_in_place(batches, position, next_offset, length, leader_epoch)
-        if producer_id != NO_PRODUCER_ID:
-            marker = read_marker(batches, position) if attributes & CONTROL else None
+        _put_in_place(batches, position, next_offset, header.length, leader_epoch)
+        if header.producer_id != NO_PRODUCER_ID:
+            marker = read_marker(batches, position) if header.is_control else None
             sequenced.append((batch.read_header(batches, position), marker))
-        next_offset += count
-        last = (position, next_offset - 1, max_ms)
-        if behind == end:
-            break
-        earlier.append(last)
-        position = behind
+        next_offset += header.record_count
+        placed.append((position, next_offset - 1, header.max_timestamp))
+        position += header.size_bytes
+    if not placed:
+        raise InvalidBatch("there is no batch to append")
     if next_offset - base_offset > INT32_MAX + 1:  # one segment takes them all, and its indexes count from its first
         raise InvalidBatch(f"batches that are appended together say they hold {next_offset - base_offset} records")
-    return last, earlier, sequenced
-
-
-def _may_say(attributes: int, producer_id: int) -> bool:
-    if producer_id == NO_PRODUCER_ID:
-        return attributes & _OF_ANYBODY <= CODEC_MAX
-    return attributes & _OF_A_PRODUCER <= CODEC_MAX
+    return placed[-1], placed[:-1], sequenced
 
 
 def _check_claims(header: BatchHeader) -> None:

@@ -12,6 +12,8 @@ import errno
 import logging
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from pylog.storage.errors import DamagedFile
@@ -33,6 +35,7 @@ class Index:
     __slots__ = (
         "_block",
         "_entry",
+        "_fields",
         "_files",
         "_first",
         "_last",
@@ -50,6 +53,7 @@ class Index:
         """An index whose file has `size_bytes`; what is behind its last whole entry will be overwritten."""
         self.path = path
         self._entry = entry
+        self._fields = entry.format.removeprefix(">")
         self._files = files
         self._pinned = False  # the name may stand for another file
         self._unsynced = False
@@ -71,10 +75,14 @@ class Index:
         return self._last
 
     def append(self, first: int, second: int) -> None:
+        self.extend([(first, second)])
+
+    def extend(self, entries: Sequence[tuple[int, int]]) -> None:
+        """At least one."""
         waiting = self._waiting
-        waiting += self._entry.pack(first, second)
-        self.count += 1
-        self._last = (first, second)
+        waiting += struct.pack(">" + self._fields * len(entries), *chain.from_iterable(entries))
+        self.count += len(entries)
+        self._last = entries[-1]
         if len(waiting) >= _WAITING_BYTES_MAX:
             try:
                 self.store()

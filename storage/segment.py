@@ -7,7 +7,7 @@ batch it points at. Nothing is opened before it is needed: an idle partition hol
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -42,7 +42,6 @@ class Segment:
         "_file",
         "_files",
         "_indexed_position",
-        "_max_timestamp_indexed",
         "_max_timestamp_known",
         "_max_timestamp_offset",
         "_noted",
@@ -86,7 +85,6 @@ class Segment:
         self.max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._max_timestamp_known = not self.size_bytes  # or what the time index says is still to be looked at
-        self._max_timestamp_indexed = False  # or perhaps it is, and nobody has looked yet
         self.index_interval_bytes = index_interval_bytes
         self._indexed_position = 0
         self.first_timestamp_ms: int | None = None  # of the first batch; None: not looked at yet
@@ -214,28 +212,37 @@ class Segment:
         self._noted = len(recent)
         self.has_roomy_indexes = False
 
-    def _note(self, batches: Iterable[Noted]) -> None:
+    def _note(self, batches: Sequence[Noted]) -> None:
         """Bring the indexes up to date with the next batches."""
-        offsets, base_offset, interval_bytes = self._offsets, self.base_offset, self.index_interval_bytes
+        if batches and not batches[0][1]:
+            self.first_timestamp_ms = batches[0][2]
+        base_offset, interval_bytes = self.base_offset, self.index_interval_bytes
         indexed_position = self._indexed_position
+        latest_ms, latest_offset = self.max_timestamp_ms, self._max_timestamp_offset
+        last = self._times.last
+        indexed_ms = NO_TIMESTAMP if last is None else last[0]
+        offsets: list[tuple[int, int]] = []
+        times: list[tuple[int, int]] = []
         for last_offset, position, max_timestamp_ms in batches:
-            if max_timestamp_ms > self.max_timestamp_ms:
-                self.max_timestamp_ms = max_timestamp_ms
-                self._max_timestamp_offset = last_offset
-                self._max_timestamp_indexed = False
-            if not position:
-                self.first_timestamp_ms = max_timestamp_ms
-            elif position - indexed_position > interval_bytes:
-                self._indexed_position = indexed_position = position
-                offsets.append(last_offset - base_offset, position)
-                if not self._max_timestamp_indexed:
-                    self._note_max_timestamp()
+            if max_timestamp_ms > latest_ms:
+                latest_ms, latest_offset = max_timestamp_ms, last_offset
+            if position - indexed_position > interval_bytes:
+                indexed_position = position
+                offsets.append((last_offset - base_offset, position))
+                if latest_ms > indexed_ms:
+                    indexed_ms = latest_ms
+                    times.append((latest_ms, latest_offset - base_offset))
+        self._indexed_position = indexed_position
+        self.max_timestamp_ms, self._max_timestamp_offset = latest_ms, latest_offset
+        if offsets:
+            self._offsets.extend(offsets)
+        if times:
+            self._times.extend(times)
 
     def _note_max_timestamp(self) -> None:
         last = self._times.last
         if self.max_timestamp_ms > (NO_TIMESTAMP if last is None else last[0]):
             self._times.append(self.max_timestamp_ms, self._max_timestamp_offset - self.base_offset)
-        self._max_timestamp_indexed = True
 
     def has_room(self, size_bytes: int, last_offset: int, segment_bytes: int, index_bytes_max: int) -> bool:
         if not self.size_bytes:
@@ -318,7 +325,6 @@ class Segment:
         self._times.clear()
         self.next_offset = self._max_timestamp_offset = self.base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
-        self._max_timestamp_indexed = False
         self._max_timestamp_known = True
         self.first_timestamp_ms = None
         self._indexed_position = 0
