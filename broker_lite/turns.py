@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 LARGE_BYTES = 64 * 1024  # of a message: to decode it takes the loop some milliseconds
 TURN_SECONDS = 0.001
+_FEW = range(50)  # steps, for which it is not worth while to look at the clock
 _THREADS = 2  # they share one interpreter with the loop: more would be in its way, and no faster
 _RARELY = 1000  # as `gc` counts it: when some seven million things more are alive than before
 
@@ -42,8 +43,10 @@ class Turn:
 
 def begun(steps: Steps[T]) -> tuple[bool, T | None]:
     """(whether all of it is done, and what came of it): most is done in the first turn, and needs no task."""
-    end = monotonic() + TURN_SECONDS
     try:
+        for _ in _FEW:
+            next(steps)
+        end = monotonic() + TURN_SECONDS
         while monotonic() < end:
             next(steps)
     except StopIteration as done:

@@ -48,7 +48,10 @@ class _Found(NamedTuple):
 def answer(broker: "Broker", request: Request) -> Answer:
     if len(request.body) > LARGE_BYTES:
         return _large(broker, bytes(request.body), request.version)
-    return _answer(broker, _decode(request.body, request.version), request.version)
+    message = fetch.decode_request(request.body, request.version)
+    if len(message.partitions) > 1:
+        message = _each_once(message)
+    return _answer(broker, message, request.version)
 
 
 async def _large(broker: "Broker", body: bytes, version: int) -> Parts:
@@ -58,13 +61,15 @@ async def _large(broker: "Broker", body: bytes, version: int) -> Parts:
 
 
 def _decode(body: Buffer, version: int) -> FetchRequest:
+    return _each_once(fetch.decode_request(body, version))
+
+
+def _each_once(message: FetchRequest) -> FetchRequest:
     """What is asked last of a partition counts, in the place of the first, as with Kafka."""
-    message = fetch.decode_request(body, version)
-    if len(message.partitions) > 1:
-        unique = {(asked.topic, asked.partition): asked for asked in message.partitions}
-        if len(unique) < len(message.partitions):
-            return message._replace(partitions=list(unique.values()))
-    return message
+    unique = {(asked[0], asked[1]): asked for asked in message.partitions}
+    if len(unique) == len(message.partitions):
+        return message
+    return message._replace(partitions=list(unique.values()))
 
 
 def _answer(broker: "Broker", message: FetchRequest, version: int) -> Parts | Awaitable[Parts]:
@@ -77,7 +82,7 @@ def _answer(broker: "Broker", message: FetchRequest, version: int) -> Parts | Aw
     bytes_max = min(message.max_bytes, broker.fetch_bytes_max)
     if bytes_max < message.max_bytes or bytes_max < message.min_bytes:  # it must not wait for more than it may send
         message = message._replace(max_bytes=bytes_max, min_bytes=min(message.min_bytes, bytes_max))
-    asked = _asked(broker, message, session)
+    asked = message.partitions if session is None else session.to_look_at(broker.partitions)
     if len(asked) > _PARTITIONS_A_TURN:
         return _find_and_wait(broker, message, session, version)
     found = _find(broker, message, asked)
@@ -139,15 +144,11 @@ def _partitions_of(broker: "Broker", asked: Iterable[FetchPartition]) -> list[Pa
     return [partition for partition in found if partition is not None]
 
 
-def _asked(broker: "Broker", message: FetchRequest, session: Session | None) -> Sequence[FetchPartition]:
-    return message.partitions if session is None else session.to_look_at(broker.partitions)
-
-
 async def _find_all(
     broker: "Broker", message: FetchRequest, session: Session | None, *, may_wait: bool = False
 ) -> _Found:
     """Some at a time: between them others have their turn."""
-    asked = _asked(broker, message, session)
+    asked = message.partitions if session is None else session.to_look_at(broker.partitions)
     found = _find(broker, message, asked[:_PARTITIONS_A_TURN], may_wait=may_wait)
     for start in range(_PARTITIONS_A_TURN, len(asked), _PARTITIONS_A_TURN):
         await asyncio.sleep(0)

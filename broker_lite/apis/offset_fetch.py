@@ -112,7 +112,7 @@ def _topics(
         partitions = []
         for partition in topic.partition_indexes:
             found = None if named is None else committed.get((named, partition))
-            if named is not None and not _is_of_today(known.get(named), found):
+            if found is not None and not _is_of_today(known.get(named or ""), found):
                 found = None
             code = ErrorCode.UNKNOWN_TOPIC_ID if named is None else ErrorCode.NONE
             partitions.append(

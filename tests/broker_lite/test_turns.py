@@ -37,7 +37,7 @@ def test_what_fits_into_a_turn_is_done_at_once(clock: list[float]) -> None:
 
 
 def test_what_does_not_goes_on_when_others_had_theirs(clock: list[float]) -> None:
-    work = steps(clock, 10, TURN_SECONDS / 2)
+    work = steps(clock, len(turns._FEW) + 10, TURN_SECONDS / 2)
     assert begun(work) == (False, None)
     others = 0
 
