@@ -53,11 +53,11 @@ def _rate(key: str, value: float) -> float:
 
 
 def check_filters(filters: Sequence[QuotaFilter]) -> None:
-    kinds = [one.entity_type for one in filters]
+    kinds = Counter(one.entity_type for one in filters)
     for one in filters:
         if not one.entity_type:
             raise _refused("A filter has no type.")
-        if kinds.count(one.entity_type) > 1:
+        if kinds[one.entity_type] > 1:
             raise _refused(f"There is more than one filter of '{one.entity_type}'.")
         if one.match_type not in (EXACT, DEFAULT, ANY):
             raise _refused(f"There are no matches of type {one.match_type}.")

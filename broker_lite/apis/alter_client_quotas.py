@@ -13,6 +13,7 @@ from pylog.broker_lite.protocol.alter_client_quotas import (
     AlterClientQuotasResult,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Turn
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -25,7 +26,9 @@ async def handle(broker: "Broker", message: AlterClientQuotasRequest, request: R
     by_name = {_name(entry): entry for entry in message.entries}
     times = Counter(map(_name, message.entries))
     errors: dict[Name, Exception | None] = {}
+    turn = Turn()
     for name, entry in by_name.items():
+        await turn.pause()
         try:
             if times[name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "An entity may be in a request once.")

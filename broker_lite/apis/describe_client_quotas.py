@@ -12,28 +12,28 @@ from pylog.broker_lite.protocol.describe_client_quotas import (
     DescribeClientQuotasResponse,
     QuotaValue,
 )
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 
-def handle(broker: "Broker", message: DescribeClientQuotasRequest, request: Request) -> DescribeClientQuotasResponse:
+def handle(
+    broker: "Broker", message: DescribeClientQuotasRequest, request: Request
+) -> Steps[DescribeClientQuotasResponse]:
     from pylog.broker_lite.client_quotas import check_filters, matches  # here: few brokers have quotas
 
     try:
         check_filters(message.components)
     except RequestError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    return DescribeClientQuotasResponse(
-        error_message=None,
-        entries=[
-            ClientQuotas(
-                [QuotaEntityPart(*part) for part in entity], [QuotaValue(*one) for one in sorted(values.items())]
-            )
-            for entity, values in broker.topics.quotas.items()
-            if matches(entity, message.components, strict=message.strict)
-        ],
-    )
+    entries = []
+    for entity, values in list(broker.topics.quotas.items()):  # which others may change between two turns
+        if matches(entity, message.components, strict=message.strict):
+            parts = [QuotaEntityPart(*part) for part in entity]
+            entries.append(ClientQuotas(parts, [QuotaValue(*one) for one in sorted(values.items())]))
+        yield
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
 
 
 API = declared(SPEC, handle)

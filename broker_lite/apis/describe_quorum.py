@@ -16,21 +16,25 @@ from pylog.broker_lite.protocol.describe_quorum import (
     ReplicaState,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
 
-def handle(broker: "Broker", message: DescribeQuorumRequest, request: Request) -> DescribeQuorumResponse:
+def handle(broker: "Broker", message: DescribeQuorumRequest, request: Request) -> Steps[DescribeQuorumResponse]:
     """As with Kafka, whoever asks for anything else beside it is told nothing."""
     asked = [(topic.topic_name, one.partition_index) for topic in message.topics for one in topic.partitions]
     if asked != [(CLUSTER_METADATA, 0)]:
-        return DescribeQuorumResponse(
-            topics=[
-                QuorumTopic(topic.topic_name, [_unknown(topic, one.partition_index) for one in topic.partitions])
-                for topic in message.topics
-            ]
-        )
+        response = DescribeQuorumResponse()
+        for topic in message.topics:
+            described = QuorumTopic(topic.topic_name)
+            response.topics.append(described)
+            for one in topic.partitions:
+                described.partitions.append(_unknown(topic, one.partition_index))
+                yield
+            yield
+        return response
     log = broker.catalogue.log
     now_ms = broker.now_ms()
     itself = ReplicaState(

@@ -11,6 +11,7 @@ from pylog.broker_lite.protocol.describe_user_scram_credentials import (
     UserScramCredentials,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
 def handle(
     broker: "Broker", message: DescribeUserScramCredentialsRequest, request: Request
-) -> DescribeUserScramCredentialsResponse:
+) -> Steps[DescribeUserScramCredentialsResponse]:
     times = Counter(user.name for user in message.users or ())
-    return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_none_of(name, count) for name, count in times.items()]
-    )
+    response = DescribeUserScramCredentialsResponse(error_message=None)
+    for name, count in times.items():
+        response.results.append(_none_of(name, count))
+        yield
+    return response
 
 
 def _none_of(user: str, times: int) -> UserScramCredentials:

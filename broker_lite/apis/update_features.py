@@ -15,6 +15,7 @@ from pylog.broker_lite.protocol.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from pylog.broker_lite.turns import Steps
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 _TYPES = {UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE}
 
 
-def handle(broker: "Broker", message: UpdateFeaturesRequest, request: Request) -> UpdateFeaturesResponse:
+def handle(broker: "Broker", message: UpdateFeaturesRequest, request: Request) -> Steps[UpdateFeaturesResponse]:
     try:
         for one in message.feature_updates:
             is_known = one.upgrade_type in _TYPES
             features.check_update(one.feature, one.max_version_level, is_known_type=is_known)
+            yield
     except RequestError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=f"Nothing was updated. {error.message}")
     named = dict.fromkeys(one.feature for one in message.feature_updates)
