@@ -2,7 +2,8 @@
 
 From the bytes up; each file opens with what it promises:
 
-    batch, records, codecs, transactions       a record batch: header, records, markers
+    batch, checksum, records, codecs           a record batch: header, CRC-32C, records
+    transactions                               their markers, and the index of the aborted ones
     index, scan, index_checks, aborts          the files of a segment, and how far to believe them
     segment, segments                          one segment; those of a log, and how they come and go
     epochs, epoch_file, producers, snapshots   what follows from the batches of a log, and the files that keep it

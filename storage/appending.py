@@ -3,8 +3,6 @@
 import struct
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from pylog.storage import batch
 from pylog.storage.batch import (
     CODEC_MAX,
@@ -18,6 +16,7 @@ from pylog.storage.batch import (
     PREFIX_BYTES,
     BatchHeader,
 )
+from pylog.storage.checksum import crc32c
 from pylog.storage.errors import InvalidBatch, InvalidTimestamp
 from pylog.storage.index import INT32_MAX
 from pylog.storage.segment import Placed

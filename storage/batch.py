@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from pylog.storage.checksum import crc32c
 from pylog.storage.errors import CorruptBatch, InvalidBatch, UnsupportedBatch, UnsupportedCodec
 
 Buffer = bytes | bytearray | memoryview

@@ -22,9 +22,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from pylog.storage.batch import CONTROL, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL, BatchHeader
+from pylog.storage.checksum import crc32c
 from pylog.storage.errors import (
     DamagedFile,
     InvalidBatch,

@@ -5,8 +5,6 @@ No length is believed before the file is known to hold as much: every walk ends,
 import struct
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
 from pylog.storage.batch import (
     CRC_START,
     HEADER_BYTES,
@@ -17,6 +15,7 @@ from pylog.storage.batch import (
     read_header,
     read_prefix,
 )
+from pylog.storage.checksum import crc32c
 from pylog.storage.errors import CorruptBatch, StorageError
 from pylog.storage.ports import LogFile
 

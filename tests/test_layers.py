@@ -14,6 +14,7 @@ FOLDERS = ("storage", "broker_lite", "connector")
 
 RECORD_FORMAT = (
     "pylog.storage.batch",
+    "pylog.storage.checksum",
     "pylog.storage.records",
     "pylog.storage.codecs",
     "pylog.storage.errors",

@@ -9,10 +9,10 @@ from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
 from pylog.storage import batch as batches
 from pylog.storage import codecs, records
+from pylog.storage.checksum import crc32c
 from pylog.storage.errors import CorruptBatch, InvalidBatch, StorageError
 from pylog.storage.kernels import decode as kernels
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
 from pylog.connector.columnar import extents
 from pylog.connector.columnar.extents import Extents
 from pylog.storage import codecs
 from pylog.storage.batch import CRC_START, HEADER_BYTES, PREFIX_BYTES
+from pylog.storage.checksum import crc32c
 from pylog.storage.kernels import encode as kernels
 
 PARTITIONS_MAX = 1 << 20

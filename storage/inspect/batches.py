@@ -7,9 +7,8 @@ and a `Hole` where none does. Behind a hole stands a batch whose CRC is right, o
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from pylog.storage.batch import CODEC_MAX, CRC_START, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
+from pylog.storage.checksum import crc32c
 from pylog.storage.index import INT32_MAX
 from pylog.storage.ports import LogFile
 

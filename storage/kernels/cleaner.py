@@ -20,7 +20,6 @@ import struct
 from collections.abc import Iterator
 
 import numpy as np
-from crc32c import crc32c
 
 from pylog.storage import codecs, swap
 from pylog.storage.batch import (
@@ -32,6 +31,7 @@ from pylog.storage.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
+from pylog.storage.checksum import crc32c
 from pylog.storage.cleaned_transactions import CleanedTransactions
 from pylog.storage.compaction import CleanedGroup, CleaningPlan, CleaningResult, grouped, remove_cleaned
 from pylog.storage.disk import DISK

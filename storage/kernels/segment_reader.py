@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
-from crc32c import crc32c
 
 from pylog.storage import batch as batches
 from pylog.storage import codecs, records
+from pylog.storage.checksum import crc32c
 from pylog.storage.errors import DamagedSegment, StorageError
 from pylog.storage.kernels import compact, decode
 from pylog.storage.kernels.crc import SMALL_BYTES_MAX
