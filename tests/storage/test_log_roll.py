@@ -51,6 +51,14 @@ def test_a_full_offset_index_rolls(tmp_path: Path) -> None:
     assert base_offsets(log) == [0, 6]
 
 
+def test_a_large_index_is_full_at_the_same_entry_as_a_small_one(tmp_path: Path) -> None:
+    """Far from its limit nobody counts: indexes are told of many batches at a time, and looked at as seldom."""
+    log = log_in(tmp_path, LogConfig(index_interval_bytes=0, index_bytes_max=200 * TIME_ENTRY.size))
+    for number in range(500):
+        log.append(batch_of(1, timestamp_ms=START_MS + number), 0)
+    assert base_offsets(log) == [0, 200, 400]
+
+
 def test_a_full_index_keeps_to_its_limit_with_the_closing_entry(tmp_path: Path) -> None:
     log = log_in(tmp_path, LogConfig(index_interval_bytes=0, index_bytes_max=60))
     for number in range(12):
