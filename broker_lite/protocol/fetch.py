@@ -14,6 +14,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
+from pylog.broker_lite.protocol import allowance as memory
+from pylog.broker_lite.protocol.allowance import Allowance, allowance_of
 from pylog.broker_lite.protocol.spec import Api
 from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style, TopicKey
 from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame, read_uvarint, skip_tags
@@ -45,6 +47,10 @@ _DIVERGING = struct.Struct(">iqx")
 _LEADER = struct.Struct(">iix")
 _NO_PREFERRED_REPLICA = I32.pack(-1)
 _topic_of = attrgetter("topic")
+_WANTED_BYTES = (
+    memory.tuple_bytes(7) + 4 * memory.INT32_BYTES + 2 * memory.INT64_BYTES + memory.SLOT_BYTES + memory.KEYED_BYTES
+)
+_FORGOTTEN_BYTES = memory.tuple_bytes(2) + memory.TEXT_BYTES + memory.LIST_BYTES + memory.SLOT_BYTES
 
 
 class FetchPartition(NamedTuple):
@@ -125,10 +131,15 @@ def _decode_request(frame: Buffer, version: int) -> FetchRequest:
         head, position = (*_HEAD_V4.unpack_from(frame, 0), NO_SESSION_ID, SESSIONLESS_EPOCH), _HEAD_V4.size
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = head
     partitions: list[FetchPartition] = []
+    allowance = allowance_of(frame)
     topic_count, position = style.read_length(frame, position)
+    if allowance is not None:
+        allowance.take(topic_count, memory.TEXT_BYTES)
     for _ in range(topic_count):
         topic, position = style.read_topic(frame, position, by_id=by_id)
         partition_count, position = style.read_length(frame, position)
+        if allowance is not None:
+            allowance.take(partition_count, _WANTED_BYTES)
         for _ in range(partition_count):
             wanted, position = _read_wanted(frame, position, topic, version)
             partitions.append(wanted)
@@ -136,7 +147,7 @@ def _decode_request(frame: Buffer, version: int) -> FetchRequest:
         position = style.skip_tags(frame, position)
     forgotten: list[tuple[TopicKey, list[int]]] = []
     if version >= 7:
-        forgotten, position = _read_forgotten(frame, position, style, by_id=by_id)
+        forgotten, position = _read_forgotten(frame, position, style, allowance, by_id=by_id)
     rack_id = ""
     if version >= 11:
         rack_id, position = style.read_text(frame, position)
@@ -193,13 +204,17 @@ def _read_wanted(frame: Buffer, position: int, topic: TopicKey, version: int) ->
 
 
 def _read_forgotten(
-    frame: Buffer, position: int, style: Style, *, by_id: bool
+    frame: Buffer, position: int, style: Style, allowance: Allowance | None, *, by_id: bool
 ) -> tuple[list[tuple[TopicKey, list[int]]], int]:
     forgotten: list[tuple[TopicKey, list[int]]] = []
     topic_count, position = style.read_length(frame, position)
+    if allowance is not None:
+        allowance.take(topic_count, _FORGOTTEN_BYTES)
     for _ in range(topic_count):
         topic, position = style.read_topic(frame, position, by_id=by_id)
         count, position = style.read_length(frame, position)
+        if allowance is not None:
+            allowance.take(count, memory.INT32_BYTES + 2 * memory.SLOT_BYTES)
         if count * 4 > len(frame) - position:
             raise MalformedFrame(f"{count} partitions in a frame of {len(frame)} bytes")
         forgotten.append((topic, list(struct.unpack_from(f">{count}i", frame, position))))

@@ -12,6 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
+from pylog.broker_lite.protocol import allowance as memory
+from pylog.broker_lite.protocol.allowance import allowance_of
 from pylog.broker_lite.protocol.spec import Api
 from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style, TopicKey
 from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame
@@ -24,6 +26,7 @@ ACKS_TIMEOUT = struct.Struct(">hi")
 _RESULT_V3 = struct.Struct(">ihqq")
 RESULT_V5 = struct.Struct(">ihqqq")
 _topic_of = attrgetter("topic")
+_PARTITION_BYTES = memory.tuple_bytes(3) + memory.INT32_BYTES + memory.VIEW_BYTES + memory.SLOT_BYTES
 
 
 class ProducePartition(NamedTuple):
@@ -66,10 +69,15 @@ def _decode_request(frame: memoryview, style: Style, *, by_id: bool) -> ProduceR
     transactional_id, position = style.read_string(frame, 0)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(frame, position)
     partitions: list[ProducePartition] = []
+    allowance = allowance_of(frame)
     topic_count, position = style.read_length(frame, position + ACKS_TIMEOUT.size)
+    if allowance is not None:
+        allowance.take(topic_count, memory.TEXT_BYTES)
     for _ in range(topic_count):
         topic, position = style.read_topic(frame, position, by_id=by_id)
         partition_count, position = style.read_length(frame, position)
+        if allowance is not None:
+            allowance.take(partition_count, _PARTITION_BYTES)
         for _ in range(partition_count):
             (partition,) = I32.unpack_from(frame, position)
             records, position = style.read_bytes(frame, position + 4)

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
+from pylog.broker_lite.protocol import allowance as memory
 from pylog.broker_lite.protocol import wire
+from pylog.broker_lite.protocol.allowance import Allowance
 from pylog.broker_lite.protocol.wire import Buffer, MalformedFrame
 
 T = TypeVar("T")
@@ -155,11 +157,19 @@ def _initializer(cls: type[Message]) -> Callable[..., None]:
     return source.compile(f"{cls.__name__}.__init__")
 
 
-def decode(cls: type[T], buffer: Buffer, version: int, *, flexible: bool, position: int = 0) -> tuple[T, int]:
-    """(message, position behind it); MalformedFrame when the bytes are not that message."""
+def decode(
+    cls: type[T],
+    buffer: Buffer,
+    version: int,
+    *,
+    flexible: bool,
+    position: int = 0,
+    allowance: Allowance | None = None,
+) -> tuple[T, int]:
+    """(message, position behind it); MalformedFrame when the bytes are not that message, or it has too much in it."""
     hashable: Any = cls  # which mypy does not believe of a class
     try:
-        decoded: tuple[T, int] = _decoder(hashable, version, flexible)(buffer, position)
+        decoded: tuple[T, int] = _decoder(hashable, version, flexible)(buffer, position, allowance)
         return decoded
     except struct.error:
         raise MalformedFrame(f"{cls.__name__} v{version} does not end in its frame") from None
@@ -197,11 +207,32 @@ class _Source:
 
 
 _FIXED_BYTES = {"I8": 1, "I16": 2, "I32": 4, "I64": 8, "F64": 8}
+_HELD_BYTES = {  # by what is made of them
+    "bool": 0,
+    "I64": memory.INT64_BYTES,
+    "string": memory.TEXT_BYTES,
+    "bytes": memory.DATA_BYTES,
+    "uuid": memory.UUID_BYTES,
+    "array": memory.LIST_BYTES,
+}
+
+
+def held_bytes(element: Any, version: int) -> int:
+    """About what an element of an array takes in memory, save for those of its own arrays."""
+    if isinstance(element, Spec):
+        return _HELD_BYTES.get(element.kind, memory.INT32_BYTES)
+    held = memory.object_bytes(len(element.specs))
+    for spec in element.specs.values():
+        if spec.kind == "struct" and spec.carried_by(version):
+            held += held_bytes(spec.element, version)
+        elif spec.kind == "array" or spec.carried_by(version):  # a list is made anyway
+            held += held_bytes(spec, version)
+    return held
 
 
 @cache
-def _decoder(cls: Any, version: int, flexible: bool) -> Callable[[Buffer, int], tuple[Any, int]]:
-    source = _Source("b, p")
+def _decoder(cls: Any, version: int, flexible: bool) -> Callable[[Buffer, int, Allowance | None], tuple[Any, int]]:
+    source = _Source("b, p, allowance")
     source.names["cls"] = cls
     carried = [(name, spec) for name, spec in cls.specs.items() if spec.carried_by(version)]
     tagged = [(name, spec) for name, spec in carried if spec.tag is not None]
@@ -246,9 +277,11 @@ def _add_read(source: _Source, target: str, spec: Spec, version: int, flexible: 
         source.add(f"{target} = None", depth)
         source.add("p += 1", depth)
         source.add("if wire.I8.unpack_from(b, p - 1)[0] >= 0:", depth)
-        source.add(f"{target}, p = {reader}(b, p)", depth + 1)
+        source.add(f"{target}, p = {reader}(b, p, allowance)", depth + 1)
     elif spec.kind == "array":
         source.add(f"n, p = wire.read_{compact}count(b, p)", depth)
+        each_bytes = max(memory.ELEMENT_BYTES_MIN, memory.SLOT_BYTES + held_bytes(spec.element, version))
+        source.add(f"if allowance is not None and n > 0: allowance.take(n, {each_bytes})", depth)
         source.add(f"{target} = None if n < 0 else []", depth)
         _add_null_check(source, target, spec, version, depth)
         source.add("for _ in range(n):", depth)
@@ -257,7 +290,7 @@ def _add_read(source: _Source, target: str, spec: Spec, version: int, flexible: 
         else:
             reader = f"read_{spec.element.__name__}"
             source.names[reader] = _decoder(spec.element, version, flexible)
-            source.add(f"item, p = {reader}(b, p)", depth + 1)
+            source.add(f"item, p = {reader}(b, p, allowance)", depth + 1)
         source.add(f"{target}.append(item)", depth + 1)
     else:
         source.add(f"{target}, p = wire.read_{compact}{spec.kind}(b, p)", depth)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from pylog.broker_lite.protocol import schema
+from pylog.broker_lite.protocol.allowance import allowance_of
 from pylog.broker_lite.protocol.wire import Buffer
 
 Request = TypeVar("Request")
@@ -46,7 +47,8 @@ class ApiSpec(Api, Generic[Request, Response]):
     response: type[Response]
 
     def decode_request(self, body: Buffer, version: int) -> Request:
-        return schema.decode(self.request, body, version, flexible=self.is_flexible(version))[0]
+        flexible = self.is_flexible(version)
+        return schema.decode(self.request, body, version, flexible=flexible, allowance=allowance_of(body))[0]
 
     def decode_response(self, body: Buffer, version: int) -> Response:
         return schema.decode(self.response, body, version, flexible=self.is_flexible(version))[0]
