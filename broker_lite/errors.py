@@ -46,6 +46,10 @@ ERROR_CODE: dict[type[Exception], ErrorCode] = {
 # What may go wrong while a request is handled, and is told to the client.
 EXPECTED = (RequestError, storage.StorageError, OSError)
 
+# What is kept of an error until all is answered: the error itself keeps all the frames that it has passed.
+Told = tuple[ErrorCode, str | None]
+NOTHING_WRONG: Told = (ErrorCode.NONE, None)
+
 
 def error_of(error: Exception) -> tuple[ErrorCode, str]:
     """(wire code, message) of an expected error; an unexpected one is raised again."""

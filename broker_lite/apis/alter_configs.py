@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pylog.broker_lite import config_changes, config_resources
 from pylog.broker_lite.api import Request, declared
-from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, NOTHING_WRONG, RequestError, Told, error_of
 from pylog.broker_lite.protocol.alter_configs import (
     SPEC,
     AlterConfigsRequest,
@@ -53,31 +53,27 @@ async def changed_each(
     for one in resources:
         times[one.resource_type, one.resource_name] += 1
         await turn.pause()
-    errors: list[Exception | None] = []
+    errors: list[Told] = []
     for resource in resources:
         await turn.pause()
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "A resource may be in a request once.")
             change(resource)
-            errors.append(None)
+            errors.append(NOTHING_WRONG)
         except EXPECTED as error:
-            errors.append(error)
-    failure: Exception | None = None
+            errors.append(error_of(error))
+    failure = NOTHING_WRONG
     try:
         await broker.catalogue.flushed()
     except EXPECTED as error:
-        failure = error
+        failure = error_of(error)
     responses = []
     for resource, refused in zip(resources, errors, strict=True):
-        responses.append(_response(resource, refused or failure))
+        code, text = failure if refused is NOTHING_WRONG else refused
+        responses.append(AlterConfigsResourceResponse(code, text, resource.resource_type, resource.resource_name))
         await turn.pause()
     return responses
-
-
-def _response(resource: Resource, error: Exception | None) -> AlterConfigsResourceResponse:
-    code, text = (ErrorCode.NONE, None) if error is None else error_of(error)
-    return AlterConfigsResourceResponse(code, text, resource.resource_type, resource.resource_name)
 
 
 API = declared(SPEC, handle)

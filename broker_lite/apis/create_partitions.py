@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.apis.create_topics import check_replicas
-from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
+from pylog.broker_lite.errors import EXPECTED, NOTHING_WRONG, RequestError, Told, error_of
 from pylog.broker_lite.machines.topics import PARTITIONS_AT_ONCE_MAX
 from pylog.broker_lite.protocol.create_partitions import (
     SPEC,
@@ -31,7 +31,7 @@ async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Re
         added += _added(broker, asked)
         await turn.pause()
     too_many = added > PARTITIONS_AT_ONCE_MAX
-    errors: dict[str, Exception | None] = {}
+    errors: dict[str, Told] = {}
     for asked in message.topics:
         try:
             limit.check()
@@ -42,17 +42,17 @@ async def handle(broker: "Broker", message: CreatePartitionsRequest, request: Re
             if times[asked.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic '{asked.name}' is in the request twice.")
             _decide(broker, asked, message.validate_only)
-            errors[asked.name] = None
+            errors[asked.name] = NOTHING_WRONG
         except EXPECTED as error:
-            errors[asked.name] = error
+            errors[asked.name] = error_of(error)
         await turn.pause()
     for name in errors:
-        if errors[name] is None:
+        if errors[name] is NOTHING_WRONG:
             try:
                 await limit.wait_for(broker.topic_made(name))
             except EXPECTED as error:
-                errors[name] = error
-    return CreatePartitionsResponse(results=[_result(*each) for each in errors.items()])
+                errors[name] = error_of(error)
+    return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name, *told) for name, told in errors.items()])
 
 
 def _added(broker: "Broker", asked: CreatePartitionsTopic) -> int:
@@ -72,11 +72,6 @@ def _decide(broker: "Broker", asked: CreatePartitionsTopic, validate_only: bool)
         for one in asked.assignments:
             check_replicas(broker, one.broker_ids)
     broker.catalogue.add_partitions(asked.name, asked.count, validate_only=validate_only)
-
-
-def _result(name: str, error: Exception | None) -> CreatePartitionsTopicResult:
-    code, text = (ErrorCode.NONE, None) if error is None else error_of(error)
-    return CreatePartitionsTopicResult(name, code, text)
 
 
 API = declared(SPEC, handle)

@@ -2,6 +2,7 @@
 
 import select
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,8 +11,21 @@ import pylog
 from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.broker_lite.apis.join_group import PROTOCOLS_MAX
 from pylog.broker_lite.config_changes import OPTIONS_MAX
-from pylog.broker_lite.protocol import alter_configs, create_topics, fetch, join_group, leave_group
+from pylog.broker_lite.protocol import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    fetch,
+    incremental_alter_configs,
+    join_group,
+    leave_group,
+)
 from pylog.broker_lite.protocol.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from pylog.broker_lite.protocol.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from pylog.broker_lite.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest
@@ -20,8 +34,9 @@ from pylog.broker_lite.protocol.join_group import JoinGroupRequest, JoinGroupReq
 from pylog.broker_lite.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from pylog.broker_lite.protocol.schema import Spec
 from pylog.broker_lite.protocol.spec import ApiSpec
+from pylog.broker_lite.protocol.wire import write_compact_count
 from pylog.broker_lite.turns import LARGE_BYTES
-from tests.support.wire_clients import API_VERSIONS, WireClient, frame
+from tests.support.wire_clients import API_VERSIONS, WireClient, frame, memory_peak_bytes
 from tests.support.wire_requests import ask
 
 CONFIG = {
@@ -35,6 +50,7 @@ NUMBERS_COUNT = 100_000  # of which one takes less time
 OTHERS_MIN = 5  # answers; a broker that is busy gives one, when it is done
 TURNS_TO_RECEIVE = 100  # of the loop: in each it takes what has come of a request, and answers somebody else
 TOPIC_RESOURCE = 2
+REFUSED_BYTES_MAX = 1600  # in memory, of an element of a request and of its answer
 Path = tuple[str, ...]
 
 
@@ -197,3 +213,50 @@ def test_more_options_than_there_are_are_refused(broker: pylog.Broker) -> None:
     request = AlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, TOPIC, configs)])
     answer = ask(broker.bootstrap_servers, alter_configs.SPEC, request)
     assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_the_request_that_would_become_most_in_memory_costs_little_more_than_its_bytes() -> None:
+    """Of two bytes an element; decoded, it was some gigabytes."""
+    topic = create_partitions.SPEC.encode_request(
+        CreatePartitionsRequest([CreatePartitionsTopic(TOPIC, 3, [CreatePartitionsAssignment([])])]), 2
+    )
+    one = b"\x01\x00"
+    assert topic.count(one) == 1
+    count = 25_000_000
+    many, head = bytearray(), topic.index(b"\x02" + one)
+    many += topic[:head]
+    write_compact_count(many, count)
+    many += one * count + topic[head + 1 + len(one) :]
+    with pylog.Broker(config=CONFIG) as running, WireClient(running.bootstrap_servers) as other:
+        assert running.pid is not None
+        other.ask(API_VERSIONS)
+        before = memory_peak_bytes(running.pid)
+        with WireClient(running.bootstrap_servers) as large:
+            with suppress(ConnectionError):  # it may be told before it has sent all
+                large.send(frame(create_partitions.SPEC.key, 2, many, flexible=True))
+            assert large.is_closed_by_peer()
+        other.ask(API_VERSIONS)
+        assert memory_peak_bytes(running.pid) - before < 4 * len(many)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        pytest.param(alter_configs.SPEC, ("resources",), id="AlterConfigs"),
+        pytest.param(incremental_alter_configs.SPEC, ("resources",), id="IncrementalAlterConfigs"),
+        pytest.param(create_partitions.SPEC, ("topics",), id="CreatePartitions"),
+        pytest.param(create_topics.SPEC, ("topics",), id="CreateTopics"),
+    ],
+)
+def test_of_what_is_refused_words_are_kept_and_no_frames_of_the_interpreter(
+    spec: ApiSpec[Any, Any], path: Path
+) -> None:
+    """An error that is kept keeps two kilobytes."""
+    version = spec.version_max
+    data = frame(spec.key, version, spec.encode_request(with_many(spec.request, path), version), flexible=True)
+    with pylog.Broker(config=CONFIG) as running, WireClient(running.bootstrap_servers) as client:
+        assert running.pid is not None
+        client.ask(API_VERSIONS)
+        before = memory_peak_bytes(running.pid)
+        client.ask(data)
+        assert memory_peak_bytes(running.pid) - before < COUNT * REFUSED_BYTES_MAX

@@ -89,3 +89,10 @@ def memory_bytes(pid: int) -> int:
     """Resident, of a process."""
     with open(f"/proc/{pid}/statm") as statm:
         return int(statm.read().split()[1]) * 4096
+
+
+def memory_peak_bytes(pid: int) -> int:
+    """The most that was resident of a process."""
+    with open(f"/proc/{pid}/status") as status:
+        (line,) = (line for line in status if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
