@@ -10,10 +10,13 @@ from pylog.broker_lite.listeners import Endpoint
 from pylog.broker_lite.protocol import spec as protocol
 from pylog.broker_lite.protocol.schema import LargeMessage
 from pylog.broker_lite.protocol.spec import ApiSpec
+from pylog.broker_lite.protocol.wire import MalformedFrame
 from pylog.broker_lite.turns import COLLECTOR, LARGE_BYTES, Steps, aside, begun, finished
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
+
+ANSWER_BYTES_MAX = 512 << 20  # about: a request may name the same thing a million times, and is told of it each time
 
 Req = TypeVar("Req")
 Resp = TypeVar("Resp")
@@ -76,8 +79,14 @@ def declared(
 
     async def _encoded_aside(broker: "Broker", response: Resp, version: int) -> Parts:
         with COLLECTOR.mostly_among_new():
+            try:
+                out = await aside(spec.encode_response, response, version, ANSWER_BYTES_MAX)
+            except LargeMessage:
+                raise MalformedFrame(
+                    f"its answer would have more than {ANSWER_BYTES_MAX} bytes (ANSWER_BYTES_MAX)"
+                ) from None
             if broker.requests is not None:
                 broker.requests.note_counted(spec.key, await aside(broker.requests.counted, response))
-            return [await aside(spec.encode_response, response, version)]
+            return [out]
 
     return Api(spec, answer)

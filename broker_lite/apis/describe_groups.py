@@ -28,11 +28,13 @@ async def handle(broker: "Broker", message: DescribeGroupsRequest, request: Requ
     except EXPECTED as error:
         return DescribeGroupsResponse(groups=[DescribedGroup(code_of(error), group_id=one) for one in message.groups])
     groups, turn = [], Turn()
+    known: dict[str, DescribedGroup] = {}  # one that is named again is told of again, as by Kafka, not made again
     for group_id in message.groups:
-        group = _describe(broker, group_id, request.version)
-        if message.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = _OPERATIONS
-        groups.append(group)
+        if group_id not in known:
+            known[group_id] = group = _describe(broker, group_id, request.version)
+            if message.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                group.authorized_operations = _OPERATIONS
+        groups.append(known[group_id])
         await turn.pause()
     return DescribeGroupsResponse(groups=groups)
 

@@ -48,12 +48,17 @@ async def _answer_later(broker: "Broker", message: OffsetFetchRequest, request: 
 def _answer(broker: "Broker", message: OffsetFetchRequest, request: Request) -> Steps[OffsetFetchResponse]:
     if request.version >= 8:
         groups = []
+        whole: dict[str, list[OffsetFetchResponseTopic]] = {}  # all topics of groups, which are not made again
         for group in message.groups:
             if _is_offline(broker, group.group_id):
                 groups.append(OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.NOT_COORDINATOR))
             else:
                 by_id = request.version >= IDS_SINCE
-                topics = yield from _topics(broker, group.group_id, group.topics, by_id=by_id)
+                topics = whole.get(group.group_id) if group.topics is None else None
+                if topics is None:
+                    topics = yield from _topics(broker, group.group_id, group.topics, by_id=by_id)
+                    if group.topics is None:
+                        whole[group.group_id] = topics
                 groups.append(OffsetFetchResponseGroup(group.group_id, topics))
             yield
         return OffsetFetchResponse(groups=groups)
