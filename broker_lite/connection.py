@@ -200,8 +200,11 @@ class Connection(asyncio.BufferedProtocol):
                     if len(self._answers) >= _TOGETHER_BYTES:
                         self._write_answers()
                     return
-                self._writes_records = False
-                self._task = asyncio.get_running_loop().create_task(self._send_now(answer))
+                self._write_answers()
+                left = self._sender.send_some(answer)
+                if left:
+                    self._writes_records = False
+                    self._task = asyncio.get_running_loop().create_task(self._send_now(left))
             else:
                 self._writes_records = frame[:2] == _PRODUCE
                 self._under_way_bytes = len(frame)
@@ -211,6 +214,9 @@ class Connection(asyncio.BufferedProtocol):
             self._close(f"sent what is not a request: {error}")
         except Unheard as error:
             self._close(f"wants no answers, and has to hear: {error}")
+        except ConnectionError as error:
+            logger.debug("%s went away: %s", self._peer, error)
+            self._abort()
         except Exception:
             self._fail()
 
@@ -357,12 +363,8 @@ class Connection(asyncio.BufferedProtocol):
         self._release()
 
     def abort(self) -> None:
-        if self._sender.is_in_file and self._task is not None:
-            self._ended = True
-            self._task.cancel()
-        else:
-            self._abort()
-            self._release()
+        self._abort()
+        self._release()
 
     def _close(self, why: str) -> None:
         logger.warning("closed the connection of %s, which %s", self._peer, why)

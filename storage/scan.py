@@ -57,17 +57,17 @@ def find_offset(file: LogFile, end: int, position: int, offset: int) -> tuple[in
     return None
 
 
-def end_before(file: LogFile, end: int, position: int, limit: int) -> tuple[int, int]:
-    """Where the batch begins that holds the byte at `limit`, and where it ends. One begins at `position`."""
+def end_before(file: LogFile, end: int, position: int, limit: int) -> tuple[int, int, int]:
+    """(position, base offset, end) of the batch that holds the byte at `limit`. One begins at `position`."""
     chunk, chunk_start = b"", position
     while True:
         at = position - chunk_start
         if at + PREFIX_BYTES > len(chunk):
             chunk, chunk_start, at = _read(file, end, position), position, 0
-        _, length = _PREFIX.unpack_from(chunk, at)
+        base_offset, length = _PREFIX.unpack_from(chunk, at)
         behind = position + _checked_size(file, end, position, length)
         if behind > limit:
-            return position, behind
+            return position, base_offset, behind
         position = behind
 
 

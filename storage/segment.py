@@ -27,6 +27,7 @@ LOG_SUFFIX, OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX = ".log", ".index", ".tim
 SUFFIXES = (OFFSET_SUFFIX, TIME_SUFFIX, ABORTED_SUFFIX, LOG_SUFFIX)  # the log last: it makes the segment
 
 _RECENT_MAX = 64
+_NOWHERE = (-1, 0)  # no offset, no position
 _position = itemgetter(1)
 
 
@@ -48,6 +49,7 @@ class Segment:
         "_offsets",
         "_open_files",
         "_pinned",
+        "_read_to",
         "_recent",
         "_times",
         "aborts",
@@ -92,6 +94,7 @@ class Segment:
         self._appender: LogAppender | None = None
         self.aborts = Aborts(TransactionIndex(directory / (name + ABORTED_SUFFIX), files))
         self._pinned = False  # the names may be other files'
+        self._read_to = _NOWHERE  # where the last read ended: most readers go on from there
         # The newest batches. Most reads are at the tail, and answered from here without a system call. The indexes have
         # been told of so many of them, and are told of the others before somebody asks.
         self._recent: list[Noted] = []
@@ -321,6 +324,7 @@ class Segment:
         are those of the batches that it gave."""
         self._recent = []
         self._noted = 0
+        self._read_to = _NOWHERE
         self._offsets.clear()
         self._times.clear()
         self.next_offset = self._max_timestamp_offset = self.base_offset
@@ -362,6 +366,8 @@ class Segment:
         if recent and offset > recent[0][0]:
             number = bisect_left(recent, (offset,))
             return recent[number][1] if number < len(recent) else self.size_bytes
+        if offset == self._read_to[0]:
+            return self._read_to[1]
         position, end = self.indexed_before(offset - self.base_offset), self.size_bytes
         found = scan.find_offset(self.file, end, position, offset) if position < end else None
         if found is None:
@@ -437,8 +443,11 @@ class Segment:
             position = start
         else:
             position = max(start, self.indexed_before(limit, column=1))
-        position, behind = scan.end_before(self.file, self.size_bytes, position, limit)
-        return position if position > start else behind
+        position, base_offset, behind = scan.end_before(self.file, self.size_bytes, position, limit)
+        if position == start:
+            return behind
+        self._read_to = base_offset, position
+        return position
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of every batch from there on; records are not read, CRCs not checked."""

@@ -168,7 +168,7 @@ def test_of_what_is_sent_from_a_file_each_piece_is_read_by_a_thread_first_where_
         warm = decoded(client.ask(fetched(0, 1 << 20)))
         monkeypatch.setattr(DiskFile, "is_in_memory", lambda file, position, length: False)
         monkeypatch.setattr(DiskFile, "read_ahead", noted)
-        monkeypatch.setattr("pylog.broker_lite.sending._SENDFILE_BYTES_MAX", 400_000)
+        monkeypatch.setattr("pylog.broker_lite.sending._AT_ONCE_BYTES", 400_000)
         cold = decoded(client.ask(fetched(0, 1 << 20)))
         assert bytes(cold.records or b"") == bytes(warm.records or b"")
         size_bytes = len(warm.records or b"")

@@ -50,6 +50,27 @@ def test_reads_agree_wherever_in_a_long_segment_they_start(tmp_path: Path) -> No
         log = reopened(log, clean=True)
 
 
+@pytest.mark.parametrize("bytes_max", [300, 1000, 5000])
+def test_who_goes_on_where_the_last_read_ended_gets_every_batch_once(tmp_path: Path, bytes_max: int) -> None:
+    """Also when what was there has been truncated, and batches of other sizes have come instead."""
+    log = log_in(tmp_path, LogConfig(index_interval_bytes=300))
+    start = 0
+    for size in (40, 11):
+        for _ in range(log.log_end_offset, 300):
+            log.append(batch_of(1, value=bytes(size)), 0)
+        whole = (log.directory / f"{0:020d}.log").read_bytes()
+        offset, read = start, b""
+        while (part := log.read(offset, bytes_max)) is not None:
+            read += bytes_of(part)
+            offset = headers_in(bytes_of(part))[-1].next_offset
+        assert headers_in(read)[0].base_offset == start
+        assert whole.endswith(read)
+        part = log.read(150, bytes_max)
+        assert part is not None
+        start = headers_in(bytes_of(part))[-1].next_offset
+        log.truncate_to(100)
+
+
 @pytest.mark.parametrize("offset", [-1, 7, 1 << 62])
 def test_an_offset_outside_the_log_is_refused(tmp_path: Path, offset: int) -> None:
     log = log_in(tmp_path)
