@@ -21,6 +21,7 @@ from pylog.broker_lite.protocol import metadata_records
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataRecord
 from pylog.broker_lite.topic_rows import TOPIC_ROW
+from pylog.broker_lite.turns import Turn
 from pylog.storage.errors import LogOffline, StorageError
 from pylog.storage.log import PartitionLog
 from pylog.storage.log_config import LogConfig
@@ -29,6 +30,7 @@ from pylog.storage.manager import LogManager, Wanted
 logger = logging.getLogger(__name__)
 
 CLUSTER_METADATA_ID = UUID(int=1)  # Kafka's own
+_MADE_AT_ONCE = 100  # partitions, before others may have their turn
 _METADATA_CONFIG = LogConfig(delete=False)  # what it says is said once
 
 Place = tuple[str, int]
@@ -192,15 +194,19 @@ class Catalogue:
         try:
             failure = None
             all_opened = await opening
-            if self.topics.by_id.get(topic.topic_id) is not topic:
-                return  # it was deleted meanwhile
-            config = self._topic_config(topic)  # it may have changed meanwhile
-            for place, opened in zip(places, all_opened, strict=True):
-                if isinstance(opened, Exception):
-                    failure = opened
-                else:
-                    opened.reconfigure(config.log)
-                    self._partitions.setdefault(place, Partition(opened, config, topic.leader_epoch))
+            turn = Turn()
+            for first in range(0, len(places), _MADE_AT_ONCE):
+                if self.topics.by_id.get(topic.topic_id) is not topic:
+                    return  # it was deleted meanwhile
+                config = self._topic_config(topic)  # it may have changed meanwhile
+                some = slice(first, first + _MADE_AT_ONCE)
+                for place, opened in zip(places[some], all_opened[some], strict=True):
+                    if isinstance(opened, Exception):
+                        failure = opened
+                    else:
+                        opened.reconfigure(config.log)
+                        self._partitions.setdefault(place, Partition(opened, config, topic.leader_epoch))
+                await turn.pause()
             if failure is not None:
                 raise failure
         except EXPECTED:

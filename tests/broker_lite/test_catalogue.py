@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from pylog.broker_lite import turns
 from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.broker_lite.config import ConfigError
 from pylog.broker_lite.errors import RequestError
@@ -36,11 +37,18 @@ pytestmark = pytest.mark.faults
 
 EARLIEST = -2
 ALL, NODE = "", "1"
+MANY = 250  # partitions: more than are made at once
 
 
 @pytest.fixture
 def files():
     return SimulatedFiles(SettableClock(START_MS))
+
+
+@pytest.fixture
+def short_turns(monkeypatch):
+    """They are over at once."""
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0)
 
 
 def on(files, work, **options):
@@ -367,6 +375,40 @@ def test_a_topic_that_grows_while_it_is_made_has_all_its_partitions(files):
         for index in range(4):
             await produce_one(broker, "t", batch_of(), partition=index)
         assert [broker.partition("t", index).log.log_end_offset for index in range(4)] == [1] * 4
+
+    on(files, work)
+
+
+async def half_made(broker):
+    """A topic of which some partitions are there and some are not: others have had a turn between."""
+    making = asyncio.create_task(broker.create_topic("t", MANY))
+    while ("t", 0) not in broker.partitions:
+        await asyncio.sleep(0)
+    assert ("t", MANY - 1) not in broker.partitions
+    return making
+
+
+def test_an_option_that_changes_when_half_of_a_topic_is_made_counts_for_all_of_it(files, short_turns):
+    async def work(broker):
+        making = await half_made(broker)
+        broker.catalogue.configure(TOPIC, "t", {"segment.bytes": "999"})
+        await making
+        made = [broker.partition("t", index) for index in range(MANY)]
+        assert {partition.config.log.segment_bytes for partition in made} == {999}
+        assert {partition.log.config.segment_bytes for partition in made} == {999}
+
+    on(files, work)
+
+
+def test_a_topic_that_is_deleted_when_half_of_it_is_made_has_no_partitions(files, short_turns):
+    async def work(broker):
+        making = await half_made(broker)
+        topic = await broker.delete_topic("t", broker.topics.by_name["t"].topic_id)
+        await making
+        assert topic.partition_count == MANY
+        assert [place for place in broker.partitions if place[0] == "t"] == []
+        await broker.create_topic("t", 1)
+        assert broker.partition("t", 0).log.log_end_offset == 0
 
     on(files, work)
 
