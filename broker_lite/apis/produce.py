@@ -1,4 +1,5 @@
-"""Produce, key 0. The records are checked and written from the frame they came in; nothing is copied.
+"""Produce, key 0. The records are checked and written from the frame they came in; nothing is copied, but a request of
+so many partitions that others must have their turn meanwhile.
 
 A batch that an idempotent producer sends again is answered as it was the first time.
 
@@ -25,7 +26,9 @@ from pylog.broker_lite.partition import Partition
 from pylog.broker_lite.protocol import produce
 from pylog.broker_lite.protocol.errors import ErrorCode, name_of
 from pylog.broker_lite.protocol.produce import ProducedPartition, ProducePartition
+from pylog.broker_lite.protocol.schema import LargeMessage
 from pylog.broker_lite.protocol.styles import TopicKey
+from pylog.broker_lite.turns import COLLECTOR, Turn, aside
 from pylog.storage.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
 from pylog.storage.codecs import ZSTD
 from pylog.storage.errors import BatchTooLarge
@@ -33,6 +36,7 @@ from pylog.storage.errors import BatchTooLarge
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
 
+_PARTITIONS_A_TURN = 500  # some milliseconds; few producers send to as many at once
 _ZSTD_SINCE = 7
 _ACKS = (0, 1, -1)
 _ALL = -1
@@ -51,9 +55,31 @@ _produced = partial(tuple.__new__, ProducedPartition)  # in half the time
 
 def answer(broker: "Broker", request: Request) -> Answer:
     version = request.version
-    message = produce.decode_request(request.body, version)
+    try:
+        message = produce.decode_request(request.body, version, _PARTITIONS_A_TURN)
+    except LargeMessage:
+        return _large(broker, bytearray(request.body), version)
     acks = message.acks
     return answer_with(broker, [append(broker, asked, acks, version) for asked in message.partitions], acks, version)
+
+
+async def _large(broker: "Broker", body: bytearray, version: int) -> Parts | None:
+    """Partition after partition, in the order of the request, and others have their turn between."""
+    with COLLECTOR.mostly_among_new():
+        message = await aside(produce.decode_request, body, version)
+        results: list[Result] = []
+        done: list[ProducedPartition] = []
+        turn = Turn()
+        for asked in message.partitions:
+            results.append(append(broker, asked, message.acks, version))
+            await turn.pause()
+        for result in results:
+            done.append(result if isinstance(result, ProducedPartition) else await result)
+            await turn.pause()
+        for one in done:
+            _heed(broker, one, message.acks)
+            await turn.pause()
+        return [await aside(produce.encode_response, done, version)] if message.acks else None
 
 
 def answer_with(broker: "Broker", results: Sequence[Result], acks: int, version: int) -> Answer:
@@ -69,16 +95,18 @@ async def _answer_later(broker: "Broker", results: Sequence[Result], acks: int, 
 
 
 def _encoded(broker: "Broker", results: list[ProducedPartition], acks: int, version: int) -> Parts | None:
-    if broker.requests is not None:
+    if broker.requests is not None or not acks:
         for result in results:
-            if result.error_code:
-                broker.requests.note_error(produce.SPEC.key, result.error_code)
-    if acks != 0:
-        return [produce.encode_response(results, version)]
-    for result in results:
-        if result.error_code:
+            _heed(broker, result, acks)
+    return [produce.encode_response(results, version)] if acks else None
+
+
+def _heed(broker: "Broker", result: ProducedPartition, acks: int) -> None:
+    if result.error_code:
+        if broker.requests is not None:
+            broker.requests.note_error(produce.SPEC.key, result.error_code)
+        if not acks:
             raise Unheard(f"{name_of(result.error_code)}: {result.error_message}")
-    return None
 
 
 def append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -> Result:

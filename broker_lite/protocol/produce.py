@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pylog.broker_lite.protocol import allowance as memory
 from pylog.broker_lite.protocol.allowance import allowance_of
+from pylog.broker_lite.protocol.schema import ANY_SIZE, LargeMessage
 from pylog.broker_lite.protocol.spec import Api
 from pylog.broker_lite.protocol.styles import COMPACT, PLAIN, Style, TopicKey
 from pylog.broker_lite.protocol.wire import I32, Buffer, MalformedFrame
@@ -57,15 +58,16 @@ def _style(version: int) -> Style:
     return COMPACT if version >= SPEC.flexible_since else PLAIN
 
 
-def decode_request(body: Buffer, version: int) -> ProduceRequest:
+def decode_request(body: Buffer, version: int, partitions_max: int = ANY_SIZE) -> ProduceRequest:
+    """LargeMessage as soon as it is seen to have more partitions."""
     frame, style = memoryview(body), _style(version)
     try:
-        return _decode_request(frame, style, by_id=version >= IDS_SINCE)
+        return _decode_request(frame, style, partitions_max, by_id=version >= IDS_SINCE)
     except struct.error:
         raise MalformedFrame(f"ProduceRequest v{version} does not end in its frame") from None
 
 
-def _decode_request(frame: memoryview, style: Style, *, by_id: bool) -> ProduceRequest:
+def _decode_request(frame: memoryview, style: Style, partitions_max: int, *, by_id: bool) -> ProduceRequest:
     transactional_id, position = style.read_string(frame, 0)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(frame, position)
     partitions: list[ProducePartition] = []
@@ -78,6 +80,9 @@ def _decode_request(frame: memoryview, style: Style, *, by_id: bool) -> ProduceR
         partition_count, position = style.read_length(frame, position)
         if allowance is not None:
             allowance.take(partition_count, _PARTITION_BYTES)
+        partitions_max -= partition_count
+        if partitions_max < 0:
+            raise LargeMessage
         for _ in range(partition_count):
             (partition,) = I32.unpack_from(frame, position)
             records, position = style.read_bytes(frame, position + 4)

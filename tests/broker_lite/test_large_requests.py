@@ -19,6 +19,7 @@ from pylog.broker_lite.protocol import (
     incremental_alter_configs,
     join_group,
     leave_group,
+    produce,
 )
 from pylog.broker_lite.protocol.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from pylog.broker_lite.protocol.create_partitions import (
@@ -32,10 +33,12 @@ from pylog.broker_lite.protocol.fetch import FetchPartition, FetchRequest
 from pylog.broker_lite.protocol.framing import read_response_header
 from pylog.broker_lite.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pylog.broker_lite.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from pylog.broker_lite.protocol.produce import ProducePartition, ProduceRequest
 from pylog.broker_lite.protocol.schema import Spec
 from pylog.broker_lite.protocol.spec import ApiSpec
 from pylog.broker_lite.protocol.wire import write_compact_count
 from pylog.broker_lite.turns import LARGE_BYTES
+from pylog.storage.records import Record, encode_batch
 from tests.support.wire_clients import API_VERSIONS, WireClient, frame, memory_peak_bytes
 from tests.support.wire_requests import ask
 
@@ -168,6 +171,32 @@ def test_others_are_answered_while_a_large_fetch_is(
     count, answer = others_answered(broker, frame(fetch.SPEC.key, version, body))
     assert len(fetch.decode_response(answer[4:], version).partitions) == answered
     assert count >= OTHERS_MIN
+
+
+def _produced(acks: int) -> tuple[list[ProducePartition], bytes]:
+    """To many partitions, of which two are there; one of them gets records again and again."""
+    batch = bytes(encode_batch([Record(0, 1_700_000_000_000, None, b"value")]))
+    partitions = [ProducePartition(TOPIC, 0 if number % 1_000 == 0 else number, batch) for number in range(COUNT)]
+    parts = produce.encode_request(ProduceRequest(None, acks, 10_000, partitions), 9)
+    return partitions, frame(produce.SPEC.key, 9, b"".join(bytes(part) for part in parts), flexible=True)
+
+
+def test_others_are_answered_while_a_large_produce_is(broker: pylog.Broker) -> None:
+    partitions, data = _produced(acks=1)
+    count, answer = others_answered(broker, data)
+    found = produce.decode_response(answer[5:], 9)
+    assert [one.partition for one in found] == [one.partition for one in partitions]
+    offsets = [one.base_offset for one in found if one.partition == 0]
+    assert offsets == list(range(offsets[0], offsets[0] + COUNT // 1_000))
+    refused = [one.error_code for one in found if one.error_code != ErrorCode.NONE]
+    assert refused == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (COUNT - COUNT // 1_000 - 1)
+    assert count >= OTHERS_MIN
+
+
+def test_who_wants_no_answer_to_a_large_produce_hears_of_errors_when_it_is_closed(broker: pylog.Broker) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send(_produced(acks=0)[1])
+        assert client.is_closed_by_peer()
 
 
 @pytest.mark.parametrize("session_epoch", [fetch.SESSIONLESS_EPOCH, 0], ids=["without a session", "in a session"])
