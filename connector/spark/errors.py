@@ -16,7 +16,4 @@ class DataLoss(Exception):
     """Records that were to be read are not there any more; raised unless failOnDataLoss is false."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.args[0]}. Records may have been missed: they were deleted by retention before they were read, or "
-            "the topic was deleted or made anew. To go on with what is there, set failOnDataLoss to false"
-        )
+        return f"{self.args[0]}. To go on with the earliest that is there, set failOnDataLoss to false"
