@@ -47,6 +47,7 @@ class Brokers:
         self._brokers: dict[int, Address] = {}
         self.controller = _NO_LEADER
         self._topics: dict[str, Topic] = {}
+        self._names: tuple[list[str], float] | None = None  # of all topics, and when they were asked for
 
     # Topics and leaders
 
@@ -75,13 +76,34 @@ class Brokers:
             raise kafka_error(found.error_code, what)
         if not found.partitions:
             raise kafka_error(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        return self._learn(name, found)
+
+    def _learn(self, name: str, found: metadata.MetadataResponseTopic) -> Topic:
         leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
         self._topics[name] = topic = Topic(found.topic_id, leaders, time.monotonic())
         return topic
 
-    def refresh(self, topics: Iterable[str] = (), create: bool = False) -> list[metadata.MetadataResponseTopic]:
-        """Ask any broker who the brokers are, and about these topics."""
-        wanted = [metadata.MetadataRequestTopic(name=topic) for topic in topics]
+    def topic_names(self) -> list[str]:
+        """Of all topics but the cluster's internal ones, in order; one question, which tells of their leaders too."""
+        known = self._names
+        if known is not None and (time.monotonic() - known[1]) * 1000 < self.config.metadata_max_age_ms:
+            return known[0]
+        found = {topic.name: topic for topic in self.retrying("listing topics", lambda: self.refresh(None))}
+        names: list[str] = []
+        for name, topic in found.items():
+            if name is not None and not topic.is_internal and not topic.error_code and topic.partitions:
+                self._learn(name, topic)
+                names.append(name)
+        self._names = sorted(names), time.monotonic()
+        return self._names[0]
+
+    def expire_names(self) -> None:
+        """Ask again, the next time, which topics there are."""
+        self._names = None
+
+    def refresh(self, topics: Iterable[str] | None = (), create: bool = False) -> list[metadata.MetadataResponseTopic]:
+        """Ask any broker who the brokers are, and about these topics; None: about all."""
+        wanted = None if topics is None else [metadata.MetadataRequestTopic(name=topic) for topic in topics]
         with self.any_broker() as connection:
             answer = connection.call(metadata.SPEC, metadata.MetadataRequest(wanted, create))
         if answer.error_code:

@@ -26,13 +26,14 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         contact(self._options.client, self._options.contact_timeout_ms)
         cluster = Cluster.of(self._options.client)
-        places = [(topic, partition) for topic in self._options.topics for partition in cluster.partitions(topic)]
+        places = self._options.subscription.partitions(cluster)
+        starting, ending = self._options.starting, self._options.ending
         try:
-            start = resolve(cluster, "startingOffsets", self._options.starting, places)
-            end = resolve(cluster, "endingOffsets", self._options.ending, places)
+            start = resolve(cluster, starting.option, starting.wanted, places)
+            end = resolve(cluster, ending.option, ending.wanted, places)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        if isinstance(self._options.starting, dict) and isinstance(self._options.ending, dict):
+        if isinstance(starting.wanted, dict) and isinstance(ending.wanted, dict):
             _check_order(start, end)
         self._keep_within_log(cluster, start, end)
         return [RangePartition(found) for found in ranges(start, end)]

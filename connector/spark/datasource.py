@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 from pylog.connector.client.errors import ConfigError
 from pylog.connector.spark.batch_source import BatchReader
 from pylog.connector.spark.contact import contact
-from pylog.connector.spark.options import Taker, includes_headers, sink_options, source_options
+from pylog.connector.spark.option_rows import Taker
+from pylog.connector.spark.options import includes_headers, sink_options, source_options
 from pylog.connector.spark.schema import check_sink_schema, check_source_schema, source_schema
 from pylog.connector.spark.sink import BatchWriter, StreamWriter
 from pylog.connector.spark.stream_source import StreamReader

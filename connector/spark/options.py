@@ -1,132 +1,25 @@
-"""The options of the data source: one row each, and every row is honoured.
+"""What a user's options mean: every one is known, checked and honoured, or refused.
 
-What Spark's Kafka connector knows and this source does not do yet is refused by name; what nobody knows is refused
-with the nearest known name; what Spark itself puts there is let through. `kafka.*` go to the client's own table.
+The rows are in option_rows. What nobody knows is refused with the nearest known name; what Spark itself puts there is
+let through. `kafka.*` go to the client's own table.
 """
 
 import difflib
-from collections.abc import Callable, Mapping
-from enum import Enum
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pylog.connector.client.cluster import EARLIEST, LATEST
 from pylog.connector.client.config import OPTIONS as CLIENT_OPTIONS
 from pylog.connector.client.config import ClientConfig, Role
 from pylog.connector.client.errors import ConfigError
-from pylog.connector.spark.offsets import Wanted, parse_wanted
-
-_INT64_MAX = (1 << 63) - 1
-
-
-class Taker(Enum):
-    """Who takes an option; the value is what messages call it."""
-
-    BATCH = "spark.read"
-    STREAM = "spark.readStream"
-    SINK = "a write"
+from pylog.connector.spark.offsets import AtGroup, AtTime, Wanted
+from pylog.connector.spark.option_rows import GROUP, OPTIONS, SOURCE, SPARKS_OWN, Option, Taker
+from pylog.connector.spark.subscription import Assignment, Pattern, Subscription, Topics
 
 
 class OtherTakersOption(ConfigError):
     """An option that is known, but not here."""
 
-
-class Option(NamedTuple):
-    """A row: `parse` turns text into a value, or raises ValueError with what it must be."""
-
-    name: str
-    takers: tuple[Taker, ...]
-    parse: Callable[[str], Any]
-    default: Any
-    doc: str
-
-
-def _boolean(text: str) -> bool:
-    found = {"true": True, "false": False}.get(text.strip().lower())
-    if found is None:
-        raise ValueError("must be true or false")
-    return found
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 0 < value <= _INT64_MAX:
-        raise ValueError("must be a whole number above 0")
-    return value
-
-
-def _topics(text: str) -> tuple[str, ...]:
-    topics = tuple(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
-    if not topics:
-        raise ValueError("must name at least one topic, several with commas between")
-    return topics
-
-
-def _topic(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must name a topic")
-    return text.strip()
-
-
-def _starting_batch(text: str) -> Wanted:
-    return _without(LATEST, "latest", parse_wanted(text), "a batch would be empty: it starts at earliest or at offsets")
-
-
-def _ending_batch(text: str) -> Wanted:
-    return _without(EARLIEST, "earliest", parse_wanted(text), "a batch would be empty: it ends at latest or at offsets")
-
-
-def _without(refused: int, name: str, wanted: Wanted, reason: str) -> Wanted:
-    if wanted == refused or (isinstance(wanted, dict) and refused in wanted.values()):
-        raise ValueError(f"cannot be {name} ({refused}) here, or {reason}")
-    return wanted
-
-
-_BATCH, _STREAM, _SINK = (Taker.BATCH,), (Taker.STREAM,), (Taker.SINK,)
-_SOURCE = (Taker.BATCH, Taker.STREAM)
-
-OPTIONS = (
-    Option("subscribe", _SOURCE, _topics, None, "the topics to read, with commas between; required"),
-    Option(
-        "startingOffsets",
-        _BATCH,
-        _starting_batch,
-        EARLIEST,
-        'where to start: earliest, or JSON as {"topic": {"0": 23, "1": -2}} that names every partition; -2 is earliest',
-    ),
-    Option(
-        "startingOffsets",
-        _STREAM,
-        parse_wanted,
-        LATEST,
-        "where a new query starts: earliest, latest, or JSON, where -1 is latest; a checkpoint knows better",
-    ),
-    Option(
-        "endingOffsets",
-        _BATCH,
-        _ending_batch,
-        LATEST,
-        "where to end (the offset itself is not read): latest, or JSON, where -1 is latest",
-    ),
-    Option(
-        "maxOffsetsPerTrigger",
-        _STREAM,
-        _positive,
-        None,
-        "the most offsets of one micro-batch, shared among partitions by what waits in them; not for Trigger.Once",
-    ),
-    Option("includeHeaders", _SOURCE, _boolean, False, "whether there is a column headers"),
-    Option(
-        "failOnDataLoss",
-        _SOURCE,
-        _boolean,
-        True,
-        "true: fail when records to be read are gone; false: warn, and go on at the earliest that are there",
-    ),
-    Option("topic", _SINK, _topic, None, "the topic all rows go to; a column topic is then left alone"),
-)
 
 # Where a source differs from Kafka's consumer. Larger fetches: a task reads one partition only. Fresher metadata:
 # a stream is to find new partitions soon.
@@ -136,25 +29,7 @@ SOURCE_CLIENT_DEFAULTS = {"max.partition.fetch.bytes": str(4 << 20), "metadata.m
 # so it does from the start, when a user sets that.
 CONTACT_TIMEOUT_MS = 5_000
 
-_NOT_YET = (
-    "subscribePattern",
-    "assign",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "groupIdPrefix",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "kafkaConsumer.pollTimeoutMs",
-    "includeTimestamp",
-)
-_SPARKS_OWN = ("path", "checkpointLocation", "queryName")
+POLL_TIMEOUT_MS = 120_000  # as in Spark's connector, where it is spark.network.timeout
 
 _BYTES = "are bytes for Kafka: make and read them with columns of the DataFrame"
 _KAFKA_REFUSED = {
@@ -168,17 +43,34 @@ _KAFKA_REFUSED = {
 }
 
 
+class Position(NamedTuple):
+    """Where reading starts or ends, and the option that says so."""
+
+    option: str
+    wanted: Wanted
+
+
 class SourceOptions(NamedTuple):
     """Small and picklable: it travels to the executors."""
 
     client: ClientConfig
     contact_timeout_ms: int  # for the first call to a cluster that may not be there at all
-    topics: tuple[str, ...]
-    starting: Wanted
-    ending: Wanted
+    subscription: Subscription
+    starting: Position
+    ending: Position
     offsets_per_trigger_max: int | None
+    offsets_per_trigger_min: int | None
+    trigger_delay_ms_max: int
+    bytes_per_trigger_max: int | None
+    partitions_min: int | None
+    records_per_partition_max: int | None
     include_headers: bool
+    decode: str | None
     fail_on_data_loss: bool
+    group_id_prefix: str
+    look_up_attempts: int
+    look_up_pause_ms: int
+    poll_timeout_ms: int  # how long a task waits for records that should be there
 
 
 class SinkOptions(NamedTuple):
@@ -189,19 +81,75 @@ class SinkOptions(NamedTuple):
 
 def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
     own, client = _parse(given, taker)
-    if own["subscribe"] is None:
-        raise ConfigError("subscribe is required: the topics to read, with commas between")
     config = _client({**SOURCE_CLIENT_DEFAULTS, **client}, Role.CONSUMER)
+    starting, ending = _starting(own), _ending(own)
+    if taker is Taker.BATCH:
+        _check_batch(starting, LATEST, "it starts at earliest or at offsets")
+        _check_batch(ending, EARLIEST, "it ends at latest or at offsets")
+    offsets_max, offsets_min = own.get("maxOffsetsPerTrigger"), own.get("minOffsetsPerTrigger")
+    if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
+        raise ConfigError(f"minOffsetsPerTrigger ({offsets_min}) is above maxOffsetsPerTrigger ({offsets_max})")
+    poll_timeout_ms = own["kafkaConsumer.pollTimeoutMs"]
+    if poll_timeout_ms is None:
+        set_by_user = "default.api.timeout.ms" in client
+        poll_timeout_ms = config.default_api_timeout_ms if set_by_user else POLL_TIMEOUT_MS
     return SourceOptions(
         client=config,
         contact_timeout_ms=_contact_timeout_ms(client, config),
-        topics=own["subscribe"],
-        starting=own["startingOffsets"],
-        ending=own.get("endingOffsets", LATEST),
-        offsets_per_trigger_max=own.get("maxOffsetsPerTrigger"),
+        subscription=_subscription(own),
+        starting=starting,
+        ending=ending,
+        offsets_per_trigger_max=offsets_max,
+        offsets_per_trigger_min=offsets_min,
+        trigger_delay_ms_max=own.get("maxTriggerDelay", 0),
+        bytes_per_trigger_max=own.get("maxBytesPerTrigger"),
+        partitions_min=own["minPartitions"],
+        records_per_partition_max=own["maxRecordsPerPartition"],
         include_headers=own["includeHeaders"],
+        decode=own["decode"],
         fail_on_data_loss=own["failOnDataLoss"],
+        group_id_prefix=own.get("groupIdPrefix", ""),
+        look_up_attempts=own["fetchOffset.numRetries"],
+        look_up_pause_ms=own["fetchOffset.retryIntervalMs"],
+        poll_timeout_ms=poll_timeout_ms,
     )
+
+
+def _subscription(own: Mapping[str, Any]) -> Subscription:
+    kinds = {"subscribe": Topics, "subscribePattern": Pattern, "assign": Assignment}
+    given = [name for name in kinds if own[name] is not None]
+    if len(given) != 1:
+        what = f"these are given: {', '.join(given)}" if given else "none is given"
+        raise ConfigError(f"exactly one of {', '.join(kinds)} says what is read, and {what}")
+    found: Subscription = kinds[given[0]](own[given[0]])
+    return found
+
+
+def _starting(own: Mapping[str, Any]) -> Position:
+    """The option that comes first wins, as in Spark's connector: one time for all, a time for each, offsets."""
+    none_is_latest = own["startingOffsetsByTimestampStrategy"] == "latest"
+    for option in ("startingTimestamp", "startingOffsetsByTimestamp"):
+        if own[option] is not None:
+            return Position(option, AtTime(own[option], none_is_latest))
+    wanted = own["startingOffsets"]
+    if wanted == GROUP:
+        without = {"earliest": EARLIEST, "latest": LATEST, "error": None}[own["startingOffsetsWithoutCommit"]]
+        wanted = AtGroup(without)
+    return Position("startingOffsets", wanted)
+
+
+def _ending(own: Mapping[str, Any]) -> Position:
+    for option in ("endingTimestamp", "endingOffsetsByTimestamp"):
+        if own.get(option) is not None:
+            return Position(option, AtTime(own[option], none_is_latest=True))
+    return Position("endingOffsets", own.get("endingOffsets", LATEST))
+
+
+def _check_batch(position: Position, refused: int, reason: str) -> None:
+    option, wanted = position
+    if wanted == refused or (isinstance(wanted, dict) and refused in wanted.values()):
+        name = "latest" if refused == LATEST else "earliest"
+        raise ConfigError(f"{option} cannot be {name} ({refused}) here, or a batch would be empty: {reason}")
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -213,7 +161,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 def includes_headers(given: Mapping[str, str]) -> bool:
     """Asked before it is known whether this will be a batch or a stream; what suits neither is refused now."""
     refusals: list[ConfigError] = []
-    for taker in _SOURCE:
+    for taker in SOURCE:
         try:
             return source_options(given, taker).include_headers
         except ConfigError as error:
@@ -225,7 +173,7 @@ def _parse(given: Mapping[str, str], taker: Taker) -> tuple[dict[str, Any], dict
     """(the values of this taker's rows, the client's options without their prefix)."""
     lower = {name.lower(): text for name, text in given.items()}
     rows = [row for row in OPTIONS if taker in row.takers]
-    known = {row.name.lower() for row in rows} | {name.lower() for name in _SPARKS_OWN}
+    known = {row.name.lower() for row in rows} | {name.lower() for name in SPARKS_OWN}
     client = {name.removeprefix("kafka."): text for name, text in lower.items() if name.startswith("kafka.")}
     for name in lower:
         if name not in known and not name.startswith("kafka."):
@@ -262,9 +210,6 @@ def _refusal(name: str, taker: Taker) -> ConfigError:
         if row.name.lower() == name:
             takers = " and ".join(taker.value for taker in row.takers)
             return OtherTakersOption(f"{row.name} is an option of {takers}, not of {taker.value}")
-    for later in _NOT_YET:
-        if later.lower() == name:
-            return ConfigError(f"{later} is not supported yet")
     names = [row.name for row in OPTIONS if taker in row.takers] + [f"kafka.{name}" for name in CLIENT_OPTIONS]
     by_lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name, by_lower, n=1, cutoff=0.6)

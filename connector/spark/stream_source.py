@@ -18,7 +18,7 @@ from pylog.connector.client.cluster import LATEST, Cluster, TopicPartition
 from pylog.connector.client.errors import ClientError, ConfigError, UnknownTopic
 from pylog.connector.client.waiter import wait_for_records
 from pylog.connector.spark.contact import contact
-from pylog.connector.spark.offsets import JsonOffsets, Offsets, from_json, resolve, text, to_json
+from pylog.connector.spark.offsets import AtGroup, AtTime, JsonOffsets, Offsets, from_json, resolve, text, to_json
 from pylog.connector.spark.options import SourceOptions
 from pylog.connector.spark.plan import limited, ranges
 from pylog.connector.spark.read import RangePartition, read_partition, report_loss
@@ -55,9 +55,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Asked twice for the first batch: both answers must agree, or records between them would be lost."""
         if self._initial is None:
             contact(self._options.client, self._options.contact_timeout_ms)
-            places = [(topic, number) for topic in self._options.topics for number in self._cluster.partitions(topic)]
+            places = self._options.subscription.partitions(self._cluster)
+            option, wanted = self._options.starting
             try:
-                self._initial = resolve(self._cluster, "startingOffsets", self._options.starting, places)
+                self._initial = resolve(self._cluster, option, wanted, places)
             except ValueError as error:
                 raise ConfigError(str(error)) from None
         return to_json(self._initial)
@@ -111,8 +112,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Where a batch ends
 
     def _starts_at_latest(self) -> bool:
-        starting = self._options.starting
-        return starting == LATEST or (isinstance(starting, dict) and LATEST in starting.values())
+        match self._options.starting.wanted:
+            case AtGroup():
+                return True  # the group may have moved on
+            case AtTime(none_is_latest=none_is_latest):
+                return none_is_latest
+            case dict() as offsets:
+                return LATEST in offsets.values()
+            case wanted:
+                return wanted == LATEST
 
     def _next_end(self, begin: Offsets, limit: ReadLimit) -> Offsets:
         self._latest = self._latest_of(begin)
@@ -149,18 +157,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if attempts == _BACKWARDS_ATTEMPTS or all(latest[place] >= begin.get(place, 0) for place in latest):
                 return latest
             time.sleep(_BACKWARDS_PAUSE_MS / 1000)
-            self._cluster.expire(*self._options.topics)
+            self._options.subscription.expire(self._cluster)
 
     def _places(self, begin: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        places: list[TopicPartition] = []
-        for topic in self._options.topics:
-            try:
-                places += [(topic, partition) for partition in self._cluster.partitions(topic)]
-            except UnknownTopic as error:
-                if self._options.fail_on_data_loss and not any(topic == known for known, _ in begin):
-                    raise
-                report_loss(self._options.fail_on_data_loss, str(error))
-        return places
+        def missing(error: UnknownTopic) -> None:
+            if self._options.fail_on_data_loss and not any(error.topic == known for known, _ in begin):
+                raise error
+            report_loss(self._options.fail_on_data_loss, str(error))
+
+        return self._options.subscription.partitions(self._cluster, missing)
 
     # Where it begins
 

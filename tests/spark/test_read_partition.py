@@ -13,7 +13,8 @@ from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached
 from pylog.connector.client.fetcher import fetch_range
 from pylog.connector.spark import read
 from pylog.connector.spark.errors import DataLoss
-from pylog.connector.spark.options import SourceOptions, Taker, source_options
+from pylog.connector.spark.option_rows import Taker
+from pylog.connector.spark.options import SourceOptions, source_options
 from pylog.connector.spark.plan import OffsetRange
 from pylog.connector.spark.read import RangePartition, read_partition
 from pylog.connector.spark.schema import source_schema

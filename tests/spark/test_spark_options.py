@@ -6,15 +6,16 @@ import pytest
 
 from pylog.connector.client.cluster import EARLIEST, LATEST
 from pylog.connector.client.errors import ConfigError
+from pylog.connector.spark.offsets import AtGroup, AtTime
+from pylog.connector.spark.option_rows import OPTIONS, Taker
 from pylog.connector.spark.options import (
-    _NOT_YET,
     CONTACT_TIMEOUT_MS,
-    OPTIONS,
-    Taker,
+    POLL_TIMEOUT_MS,
     includes_headers,
     sink_options,
     source_options,
 )
+from pylog.connector.spark.subscription import Assignment, Pattern, Topics
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 READ = SERVERS | {"subscribe": "t"}
@@ -22,29 +23,109 @@ READ = SERVERS | {"subscribe": "t"}
 
 def test_a_batch_starts_at_earliest_and_ends_at_latest() -> None:
     options = source_options(READ, Taker.BATCH)
-    assert (options.starting, options.ending) == (EARLIEST, LATEST)
-    assert options.topics == ("t",)
+    assert (options.starting.wanted, options.ending.wanted) == (EARLIEST, LATEST)
+    assert options.subscription == Topics(("t",))
     assert options.fail_on_data_loss
     assert not options.include_headers
 
 
 def test_a_stream_starts_at_latest() -> None:
     options = source_options(READ, Taker.STREAM)
-    assert options.starting == LATEST
+    assert options.starting.wanted == LATEST
     assert options.offsets_per_trigger_max is None
 
 
 def test_names_are_case_insensitive_and_topics_are_trimmed() -> None:
     given = {"KAFKA.bootstrap.SERVERS": "h:1", "SUBSCRIBE": " a , b,a,, ", "StartingOffsets": " Earliest "}
     options = source_options(given, Taker.STREAM)
-    assert options.topics == ("a", "b")
-    assert options.starting == EARLIEST
+    assert options.subscription == Topics(("a", "b"))
+    assert options.starting.wanted == EARLIEST
     assert options.client.bootstrap_servers[0].host == "h"
 
 
 def test_offsets_by_partition_keep_their_negative_marks() -> None:
     options = source_options(READ | {"startingOffsets": '{"t":{"0":23,"1":-1,"2":-2}}'}, Taker.STREAM)
-    assert options.starting == {("t", 0): 23, ("t", 1): LATEST, ("t", 2): EARLIEST}
+    assert options.starting.wanted == {("t", 0): 23, ("t", 1): LATEST, ("t", 2): EARLIEST}
+
+
+def test_partitions_and_patterns_choose_what_is_read() -> None:
+    assigned = source_options(SERVERS | {"assign": '{"b":[1,0],"a":[2,2]}'}, Taker.BATCH)
+    assert assigned.subscription == Assignment((("a", 2), ("b", 0), ("b", 1)))
+    assert source_options(SERVERS | {"subscribepattern": " t-.* "}, Taker.STREAM).subscription == Pattern("t-.*")
+
+
+@pytest.mark.parametrize(
+    ("given", "starting", "ending"),
+    [
+        pytest.param(
+            {"startingTimestamp": "5", "startingOffsetsByTimestamp": '{"t":{"0":6}}', "startingOffsets": "latest"},
+            ("startingTimestamp", AtTime(5, none_is_latest=False)),
+            ("endingOffsets", LATEST),
+            id="one time before times, times before offsets",
+        ),
+        pytest.param(
+            {
+                "startingOffsetsByTimestamp": '{"t":{"0":6}}',
+                "startingOffsets": "latest",
+                "startingOffsetsByTimestampStrategy": "LATEST",
+                "endingOffsetsByTimestamp": '{"t":{"0":7}}',
+                "endingOffsets": "earliest",
+            },
+            ("startingOffsetsByTimestamp", AtTime({("t", 0): 6}, none_is_latest=True)),
+            ("endingOffsetsByTimestamp", AtTime({("t", 0): 7}, none_is_latest=True)),
+            id="times before offsets",
+        ),
+        pytest.param(
+            {"endingTimestamp": "9", "endingOffsetsByTimestamp": '{"t":{"0":7}}'},
+            ("startingOffsets", EARLIEST),
+            ("endingTimestamp", AtTime(9, none_is_latest=True)),
+            id="one time to end at",
+        ),
+    ],
+)
+def test_the_option_that_comes_first_says_where(given: dict[str, str], starting: object, ending: object) -> None:
+    options = source_options(READ | given, Taker.BATCH)
+    assert (options.starting, options.ending) == (starting, ending)
+
+
+@pytest.mark.parametrize(("without", "wanted"), [("earliest", EARLIEST), ("Latest", LATEST), ("error", None)])
+def test_a_stream_may_start_where_a_group_stands(without: str, wanted: int | None) -> None:
+    given = {"startingOffsets": "GROUP", "startingOffsetsWithoutCommit": without}
+    assert source_options(READ | given, Taker.STREAM).starting.wanted == AtGroup(wanted)
+    assert source_options(READ | {"startingOffsets": "group"}, Taker.STREAM).starting.wanted == AtGroup(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted_ms"),
+    [
+        pytest.param("15", 15, id="milliseconds if nothing is said"),
+        pytest.param("15ms", 15, id="ms"),
+        pytest.param("1500us", 1, id="us, rounded down"),
+        pytest.param(" 2S ", 2_000, id="s, in capitals"),
+        pytest.param("3m", 180_000, id="m"),
+        pytest.param("3min", 180_000, id="min"),
+        pytest.param("1h", 3_600_000, id="h"),
+        pytest.param("2d", 172_800_000, id="d"),
+    ],
+)
+def test_a_delay_is_a_duration_as_spark_writes_them(text: str, wanted_ms: int) -> None:
+    assert source_options(READ | {"maxTriggerDelay": text}, Taker.STREAM).trigger_delay_ms_max == wanted_ms
+
+
+def test_defaults_are_those_of_sparks_connector() -> None:
+    options = source_options(READ, Taker.STREAM)
+    assert options.trigger_delay_ms_max == 15 * 60_000
+    assert (options.look_up_attempts, options.look_up_pause_ms) == (3, 1000)
+    assert options.poll_timeout_ms == POLL_TIMEOUT_MS == 120_000
+    assert (options.partitions_min, options.records_per_partition_max) == (None, None)
+    assert options.group_id_prefix == "spark-kafka-source"
+
+
+def test_a_task_waits_as_long_as_is_said_or_as_any_call_may_take() -> None:
+    options = source_options(READ | {"kafka.default.api.timeout.ms": "9"}, Taker.BATCH)
+    assert options.poll_timeout_ms == 9
+    given = {"kafka.default.api.timeout.ms": "9", "kafkaConsumer.pollTimeoutMs": "12"}
+    assert source_options(READ | given, Taker.BATCH).poll_timeout_ms == 12
 
 
 def test_clients_options_reach_the_client_and_a_source_fetches_more_at_once_than_kafka_does() -> None:
@@ -109,7 +190,38 @@ def test_parsed_options_travel_between_processes() -> None:
         pytest.param({"kafka.key.deserializer": "x"}, "keys are bytes", id="keys are bytes"),
         pytest.param({"kafka.value.deserializer": "x"}, "values are bytes", id="values are bytes"),
         pytest.param({"kafka.interceptor.classes": "x"}, "classes of the JVM", id="no Java here"),
-        *(pytest.param({name: "1"}, f"^{name} is not supported yet$", id=name) for name in _NOT_YET),
+        pytest.param({"includeTimestamp": "true"}, "includetimestamp is not an option: did you mean", id="another's"),
+        pytest.param({"assign": '{"t":[0]}'}, "exactly one of .* given: subscribe, assign", id="topics and partitions"),
+        pytest.param({"subscribePattern": "t.*"}, "given: subscribe, subscribePattern", id="topics and a pattern"),
+        pytest.param({"subscribePattern": " "}, "subscribePattern must be a regular expression", id="no pattern"),
+        pytest.param(
+            {"subscribePattern": "t("}, "subscribePattern must be a regular .* unterminated", id="bad pattern"
+        ),
+        pytest.param({"subscribePattern": "[a-z&&[^b]]"}, "Possible", id="Java's intersection of sets"),
+        pytest.param({"subscribePattern": r"\p{Alpha}"}, "bad escape", id="Java's named classes"),
+        pytest.param({"assign": "t"}, "assign must be JSON of topics and their partitions", id="assign no JSON"),
+        pytest.param({"assign": '{"t":0}'}, "assign must be JSON", id="assign without a list"),
+        pytest.param({"assign": '{"t":[-1]}'}, "assign must be JSON", id="assign a partition below 0"),
+        pytest.param({"assign": '{"t":[]}'}, "assign must be JSON", id="assign nothing"),
+        pytest.param({"assign": '["t"]'}, "assign must be JSON", id="assign a list"),
+        pytest.param({"startingTimestamp": "now"}, "startingTimestamp must be a whole number", id="no time"),
+        pytest.param({"endingTimestamp": "-1"}, "endingTimestamp must be a whole number", id="a time before 1970"),
+        pytest.param({"startingOffsetsByTimestamp": '{"t":5}'}, "must be JSON of .* milliseconds", id="a topic's time"),
+        pytest.param(
+            {"endingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "must be JSON of .* milliseconds", id="-1 no time"
+        ),
+        pytest.param({"startingOffsetsByTimestampStrategy": "earliest"}, "must be error or latest", id="no strategy"),
+        pytest.param({"minPartitions": "0"}, "minPartitions must be a whole number above 0", id="no tasks"),
+        pytest.param({"minPartitions": str(1 << 31)}, "2147483647 at most", id="more tasks than an int"),
+        pytest.param({"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition must be", id="no records"),
+        pytest.param({"fetchOffset.numRetries": "0"}, "fetchOffset.numRetries must be", id="no attempt"),
+        pytest.param({"fetchOffset.retryIntervalMs": "1s"}, "must be a whole number of milli", id="a unit"),
+        pytest.param({"kafkaConsumer.pollTimeoutMs": "-1"}, "must be a whole number of milli", id="a past"),
+        pytest.param({"decode": "json"}, "decode must be offsets", id="cannot decode that"),
+        pytest.param(
+            {"groupIdPrefix": "p"}, "groupIdPrefix is an option of spark.readStream", id="no group in batches"
+        ),
+        pytest.param({"startingOffsets": "group"}, "must be earliest, latest, or JSON", id="no group's place"),
     ],
 )
 def test_a_batch_read_refuses(given: dict[str, str], message: str) -> None:
@@ -124,6 +236,24 @@ def test_a_batch_read_refuses(given: dict[str, str], message: str) -> None:
         pytest.param({"maxOffsetsPerTrigger": "0"}, "must be a whole number above 0", id="no rows"),
         pytest.param({"maxOffsetsPerTrigger": "1e3"}, "must be a whole number above 0", id="not whole"),
         pytest.param({"maxOffsetsPerTrigger": str(1 << 63)}, "must be a whole number above 0", id="over a long"),
+        pytest.param({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger must be", id="a least of none"),
+        pytest.param({"maxBytesPerTrigger": "1m"}, "maxBytesPerTrigger must be", id="bytes with a unit"),
+        pytest.param(
+            {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"},
+            r"minOffsetsPerTrigger \(6\) is above maxOffsetsPerTrigger \(5\)",
+            id="a least above the most",
+        ),
+        pytest.param({"maxTriggerDelay": "5 m"}, "maxTriggerDelay must be a duration", id="a space before the unit"),
+        pytest.param({"maxTriggerDelay": "5w"}, "maxTriggerDelay must be a duration", id="no such unit"),
+        pytest.param({"maxTriggerDelay": "-5s"}, "maxTriggerDelay must be a duration", id="a delay below 0"),
+        pytest.param({"endingTimestamp": "5"}, "endingTimestamp is an option of spark.read, not", id="no end by time"),
+        pytest.param(
+            {"endingOffsetsByTimestamp": '{"t":{"0":5}}'}, "is an option of spark.read, not", id="no ends by time"
+        ),
+        pytest.param(
+            {"startingOffsetsWithoutCommit": "group"}, "must be earliest or latest or error", id="again group"
+        ),
+        pytest.param({"groupIdPrefix": " "}, "groupIdPrefix must not be empty", id="no prefix"),
     ],
 )
 def test_a_stream_refuses(given: dict[str, str], message: str) -> None:
@@ -148,7 +278,7 @@ def test_a_sink_refuses(given: dict[str, str], message: str) -> None:
 
 
 def test_without_subscribe_there_is_nothing_to_read() -> None:
-    with pytest.raises(ConfigError, match="subscribe is required"):
+    with pytest.raises(ConfigError, match=r"exactly one of subscribe, subscribePattern, assign .* none is given"):
         source_options(SERVERS, Taker.BATCH)
 
 

@@ -15,7 +15,8 @@ from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.errors import ConfigError, UnknownTopic
 from pylog.connector.spark.errors import DataLoss
 from pylog.connector.spark.offsets import JsonOffsets
-from pylog.connector.spark.options import Taker, source_options
+from pylog.connector.spark.option_rows import Taker
+from pylog.connector.spark.options import source_options
 from pylog.connector.spark.plan import OffsetRange
 from pylog.connector.spark.schema import source_schema
 from pylog.connector.spark.stream_source import StreamReader
