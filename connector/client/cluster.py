@@ -17,6 +17,7 @@ from pylog.broker_lite.protocol import (
     offset_fetch,
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.fetch import READ_COMMITTED, READ_UNCOMMITTED
 from pylog.connector.client.brokers import Brokers
 from pylog.connector.client.config import Address, ClientConfig
 from pylog.connector.client.connection import Connection
@@ -44,9 +45,16 @@ class Cluster(Brokers):
 
     # Offsets of the log
 
+    @property
+    def isolation_level(self) -> int:
+        """As requests carry it."""
+        return READ_COMMITTED if self.config.isolation_level == "read_committed" else READ_UNCOMMITTED
+
     def list_offsets(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Per partition: -2 the first offset, -1 the next one to be written, else the first offset whose
-        timestamp is at least the one given, -1 where there is none. One request per leader."""
+        timestamp is at least the one given, -1 where there is none. One request per leader.
+
+        With read_committed a log ends where its first open transaction begins: at its last stable offset."""
         found: dict[TopicPartition, int] = {}
 
         def attempt() -> dict[TopicPartition, int]:
@@ -64,6 +72,7 @@ class Cluster(Brokers):
         self, node: int, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int]
     ) -> None:
         request = list_offsets.ListOffsetsRequest(
+            isolation_level=self.isolation_level,
             topics=[
                 list_offsets.ListOffsetsTopic(
                     topic,
@@ -73,7 +82,7 @@ class Cluster(Brokers):
                     ],
                 )
                 for topic, ids in _by_topic(wanted).items()
-            ]
+            ],
         )
         with self.broker(node) as connection:
             answer = connection.call(list_offsets.SPEC, request)

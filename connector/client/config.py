@@ -145,7 +145,10 @@ class ClientConfig:
     )
     check_crcs: str = _option(_only("true", "boolean"), "true", "every batch's CRC is checked, always", _CONSUMER)
     isolation_level: str = _option(
-        _only("read_uncommitted"), "read_uncommitted", "records of open transactions are read too", _CONSUMER
+        _choice({name: name for name in ("read_uncommitted", "read_committed")}),
+        "read_uncommitted",
+        "read_committed: neither records of aborted transactions nor those behind the first open one",
+        _CONSUMER,
     )
 
     acks: int = _option(

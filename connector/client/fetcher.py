@@ -5,7 +5,7 @@ while the caller decodes. Each answer has a buffer of its own: views of it stay 
 are held. When a connection breaks or the leader moves, reading goes on at the offset that was reached.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pylog.broker_lite.protocol import fetch
@@ -36,6 +36,7 @@ class FetchedSet(NamedTuple):
     next_offset: int
     high_watermark: int
     log_start_offset: int
+    aborted: Sequence[tuple[int, int]]  # (producer id, first offset); none unless read_committed
 
 
 def fetch_range(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> Iterator[FetchedSet]:
@@ -59,7 +60,14 @@ def fetch_range(cluster: Cluster, topic: str, partition: int, start: int, end: i
                         _ask(connection, cluster, topic, partition, next_offset)
                     fetch_offset, offset = offset, next_offset
                     if records:
-                        yield FetchedSet(records, fetch_offset, offset, high_watermark, found.log_start_offset)
+                        yield FetchedSet(
+                            records,
+                            fetch_offset,
+                            offset,
+                            high_watermark,
+                            found.log_start_offset,
+                            found.aborted_transactions or (),
+                        )
                     if offset > fetch_offset:
                         retry.progressed()  # only now: the caller's time is not the broker's
                     elif retry.waited_ms >= config.default_api_timeout_ms:
@@ -76,7 +84,7 @@ def _ask(connection: Connection, cluster: Cluster, topic: str, partition: int, o
         max_wait_ms=config.fetch_max_wait_ms,
         min_bytes=config.fetch_min_bytes,
         max_bytes=bytes_max,
-        isolation_level=fetch.READ_UNCOMMITTED,
+        isolation_level=cluster.isolation_level,
         session_id=fetch.NO_SESSION_ID,
         session_epoch=fetch.SESSIONLESS_EPOCH,
         partitions=[fetch.FetchPartition(topic, partition, offset, bytes_max)],

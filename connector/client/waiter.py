@@ -20,7 +20,7 @@ def wait_for_records(cluster: Cluster, offsets: Mapping[TopicPartition, int], wa
     try:
         with ExitStack() as connections:
             asked = [
-                _ask(connections.enter_context(cluster.broker(leader)), partitions, wait_ms)
+                _ask(connections.enter_context(cluster.broker(leader)), cluster, partitions, wait_ms)
                 for leader, partitions in _by_leader(cluster, offsets).items()
             ]
             found = [_has_records(connection) for connection in asked]
@@ -39,12 +39,12 @@ def _by_leader(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[
     return by_leader
 
 
-def _ask(connection: Connection, partitions: list[fetch.FetchPartition], wait_ms: int) -> Connection:
+def _ask(connection: Connection, cluster: Cluster, partitions: list[fetch.FetchPartition], wait_ms: int) -> Connection:
     request = fetch.FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=1,
-        isolation_level=fetch.READ_UNCOMMITTED,
+        isolation_level=cluster.isolation_level,
         session_id=fetch.NO_SESSION_ID,
         session_epoch=fetch.SESSIONLESS_EPOCH,
         partitions=partitions,

@@ -4,7 +4,7 @@ A `RowDecoder` serves one task: one topic partition and one schema. Python works
 decompression) and once per Arrow batch; records are handled by kernels only. What is not asked for is not copied.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -60,15 +60,23 @@ class RowDecoder:
         self._nulls = {name: pa.nulls(0, COLUMN_TYPES[name]) for name in ("key", "value", "headers")}
         self._constants: dict[tuple[str, int], pa.Array] = {}
 
-    def decode(self, fetched: Buffer, offset_start: int, offset_end: int) -> tuple[Iterator[pa.RecordBatch], int]:
+    def decode(
+        self, fetched: Buffer, offset_start: int, offset_end: int, aborted: Sequence[tuple[int, int]] = ()
+    ) -> tuple[Iterator[pa.RecordBatch], int]:
         """(the rows with offset_start <= offset < offset_end, the next offset to fetch).
 
         `fetched` holds whole batches and perhaps a cut-off last one, which is left out: without a whole batch the
         next offset is `offset_start`. The rows are decoded as they are taken: a small fetch may hold gigabytes.
+        `aborted` are the transactions (producer id, first offset) that the broker says are to be left out of it.
         Raises CorruptBatch, InvalidBatch, UnsupportedBatch or BatchTooLarge.
         """
         view = memoryview(fetched).cast("B")
-        table, bad_position = kernels.scan_batches(_address(np.frombuffer(view, np.uint8)), len(view))
+        address = _address(np.frombuffer(view, np.uint8))
+        table, bad_position = kernels.scan_batches(address, len(view))
+        if aborted:
+            from pylog.storage.kernels.aborted import mark_aborted  # most topics have none
+
+            mark_aborted(address, table, aborted)
         wanted, next_offset = self._select(table, offset_start, offset_end)
         if next_offset >= offset_end:
             bad_position = -1  # behind what was asked for
@@ -89,6 +97,7 @@ class RowDecoder:
             # the plain data of compressed batches lives until the kernels have read it
             end, opened = self._open(view, wanted, headers, start)
             group = wanted[start:end]
+            # markers, and what was aborted: checked like the others, so that no damaged marker decides about rows
             if (is_control := group[:, kernels.ATTRIBUTES] & batches.CONTROL).any():
                 group = group[is_control == 0]
             yield from self._rows(view, group, offset_start, offset_end)

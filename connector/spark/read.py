@@ -53,7 +53,7 @@ def _read(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "I
     while position < wanted.end:
         try:
             for fetched in fetch_range(cluster, wanted.topic, wanted.partition, position, wanted.end):
-                yield from decoder.decode(fetched.records, position, wanted.end)[0]
+                yield from decoder.decode(fetched.records, position, wanted.end, fetched.aborted)[0]
                 position = fetched.next_offset
             return
         except OffsetOutOfRange as error:

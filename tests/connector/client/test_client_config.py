@@ -41,7 +41,7 @@ def test_an_ipv6_address_is_printed_in_brackets() -> None:
         pytest.param("compression.type", "brotli", "must be one of none, gzip", id="unknown codec"),
         pytest.param("compression.zstd.level", "23", "must be from", id="level too high"),
         pytest.param("security.protocol", "SASL_SSL", "not supported yet", id="TLS"),
-        pytest.param("isolation.level", "read_committed", "not supported yet", id="read_committed"),
+        pytest.param("isolation.level", "committed", "one of read_uncommitted, read_committed", id="no level"),
         pytest.param("enable.idempotence", "true", "not supported yet", id="idempotence"),
         pytest.param("check.crcs", "false", "only true is", id="CRCs off"),
         pytest.param("sasl.jaas.config", "x", "not supported yet", id="a name of a refused family"),
