@@ -47,6 +47,7 @@ class Brokers:
         self._brokers: dict[int, Address] = {}
         self.controller = _NO_LEADER
         self._topics: dict[str, Topic] = {}
+        self._missing: set[str] = set()  # topics that were waited for in vain: nobody waits for them twice
         self._names: tuple[list[str], float] | None = None  # of all topics, and when they were asked for
 
     # Topics and leaders
@@ -64,7 +65,8 @@ class Brokers:
             except Retriable as error:
                 self.expire(name)
                 unknown = isinstance(error, KafkaError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if unknown and retry.waited_ms >= UNKNOWN_TOPIC_GRACE_MS:
+                if unknown and (retry.waited_ms >= UNKNOWN_TOPIC_GRACE_MS or (name in self._missing and not create)):
+                    self._missing.add(name)
                     raise UnknownTopic(name) from None
                 retry.pause(error)
 
@@ -81,6 +83,7 @@ class Brokers:
     def _learn(self, name: str, found: metadata.MetadataResponseTopic) -> Topic:
         leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
         self._topics[name] = topic = Topic(found.topic_id, leaders, time.monotonic())
+        self._missing.discard(name)
         return topic
 
     def topic_names(self) -> list[str]:

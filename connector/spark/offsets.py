@@ -12,6 +12,7 @@ from pylog.connector.client.cluster import EARLIEST, LATEST, Cluster, TopicParti
 
 Offsets = dict[TopicPartition, int]
 JsonOffsets = dict[str, dict[str, int]]
+NOTE = "@pylog"  # in place of a topic's name, which cannot have such a character: what a checkpoint keeps besides
 
 
 class AtTime(NamedTuple):
@@ -43,6 +44,8 @@ def parse_wanted(text: str) -> int | Offsets:
         found = json.loads(text)
     except ValueError:
         raise ValueError('must be earliest, latest, or JSON like {"topic": {"0": 23, "1": -2}}') from None
+    if isinstance(found, dict):
+        found.pop(NOTE, None)  # copied along from the progress of a query
     try:
         return by_partition(found, EARLIEST)
     except BadNumber as error:
@@ -90,7 +93,7 @@ def resolve(cluster: Cluster, option: str, wanted: Wanted, partitions: list[Topi
     """The offsets that are meant, for exactly these partitions; ValueError when others are named."""
     match wanted:
         case AtGroup():
-            raise NotImplementedError("startingOffsets=group")
+            return _at_group(cluster, option, wanted, partitions)
         case AtTime():
             return _at_time(cluster, option, wanted, partitions)
     asked = _of_each(option, wanted, partitions, " (-2: its earliest offset, -1: its latest)")
@@ -119,3 +122,16 @@ def _at_time(cluster: Cluster, option: str, wanted: AtTime, partitions: list[Top
             "set startingOffsetsByTimestampStrategy to latest"
         )
     return {**found, **(cluster.latest(none) if none else {})}
+
+
+def _at_group(cluster: Cluster, option: str, wanted: AtGroup, partitions: list[TopicPartition]) -> Offsets:
+    group = cluster.config.group_id
+    committed = cluster.committed_offsets(group, partitions)
+    none = [place for place in partitions if place not in committed]
+    if none and wanted.without_commit is None:
+        raise ValueError(
+            f"{option} is group, and the group {group!r} has no commit for {text(none)}. To start there all the same, "
+            "set startingOffsetsWithoutCommit to earliest or latest"
+        )
+    looked_up = cluster.list_offsets(dict.fromkeys(none, wanted.without_commit)) if none else {}
+    return {**committed, **looked_up}

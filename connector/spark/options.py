@@ -83,9 +83,12 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
     own, client = _parse(given, taker)
     config = _client({**SOURCE_CLIENT_DEFAULTS, **client}, Role.CONSUMER)
     starting, ending = _starting(own), _ending(own)
+    if isinstance(starting.wanted, AtGroup) and not config.group_id:
+        raise ConfigError("startingOffsets is group: kafka.group.id must name the group that says where to start")
     if taker is Taker.BATCH:
         _check_batch(starting, LATEST, "it starts at earliest or at offsets")
         _check_batch(ending, EARLIEST, "it ends at latest or at offsets")
+        _check_times(starting, ending)
     offsets_max, offsets_min = own.get("maxOffsetsPerTrigger"), own.get("minOffsetsPerTrigger")
     if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
         raise ConfigError(f"minOffsetsPerTrigger ({offsets_min}) is above maxOffsetsPerTrigger ({offsets_max})")
@@ -150,6 +153,16 @@ def _check_batch(position: Position, refused: int, reason: str) -> None:
     if wanted == refused or (isinstance(wanted, dict) and refused in wanted.values()):
         name = "latest" if refused == LATEST else "earliest"
         raise ConfigError(f"{option} cannot be {name} ({refused}) here, or a batch would be empty: {reason}")
+
+
+def _check_times(starting: Position, ending: Position) -> None:
+    """Where each partition has both times; other pairs may cross, and there is then nothing to read."""
+    match starting.wanted, ending.wanted:
+        case AtTime(times_ms=dict() as start), AtTime(times_ms=dict() as end):
+            for (topic, partition), start_ms in start.items():
+                if start_ms > end.get((topic, partition), start_ms):
+                    what = f"{topic}-{partition}: {start_ms} is after {end[topic, partition]}"
+                    raise ConfigError(f"{starting.option} is after {ending.option}: {what}")
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
