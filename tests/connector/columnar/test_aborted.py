@@ -45,7 +45,8 @@ def read_committed(log: PartitionLog, start: int, end: int, bytes_max: int) -> l
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from([WRITE, WRITE, WRITE, COMMIT, ABORT]), st.integers(PLAIN, 2), st.integers(1, 3)),
+    st.tuples(st.sampled_from([WRITE, WRITE, COMMIT, ABORT]), st.integers(PLAIN, 2), st.integers(1, 3)),
+    min_size=8,
     max_size=30,
 )
 
@@ -83,8 +84,8 @@ def test_exactly_the_committed_records_before_the_first_open_transaction_are_rea
         stable = log.last_stable_offset
         open_offsets = [offset for offset, became in fate.items() if became is None]
         assert stable == min(open_offsets, default=log.log_end_offset)
-        start = data.draw(st.integers(0, stable))
-        bytes_max = data.draw(st.sampled_from([1, 200, 1 << 20]))
+        start = data.draw(st.just(0) | st.integers(0, stable))
+        bytes_max = data.draw(st.sampled_from([1, 300, 1 << 20]))
         kept = [offset for offset, became in sorted(fate.items()) if became and start <= offset < stable]
         assert read_committed(log, start, stable, bytes_max) == kept
         log.close()
