@@ -39,12 +39,17 @@ class FetchedSet(NamedTuple):
     aborted: Sequence[tuple[int, int]]  # (producer id, first offset); none unless read_committed
 
 
-def fetch_range(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> Iterator[FetchedSet]:
+def fetch_range(
+    cluster: Cluster, topic: str, partition: int, start: int, end: int, wait_ms_max: int | None = None
+) -> Iterator[FetchedSet]:
     """Every record of [start, end). Fewer offsets than that may exist (compaction, transactions).
 
     OffsetOutOfRange when the log does not hold `start`; RangeNotReached when the log ends before `end` and
-    nothing more arrives for `default.api.timeout.ms`."""
+    nothing more arrives for `wait_ms_max` (`default.api.timeout.ms` if not given). A broker that cannot be
+    reached is waited for as long as `default.api.timeout.ms`."""
     config = cluster.config
+    if wait_ms_max is None:
+        wait_ms_max = config.default_api_timeout_ms
     offset = start
     high_watermark = -1
     retry = Retry(config, f"fetching {topic}-{partition}", config.default_api_timeout_ms)
@@ -70,7 +75,7 @@ def fetch_range(cluster: Cluster, topic: str, partition: int, start: int, end: i
                         )
                     if offset > fetch_offset:
                         retry.progressed()  # only now: the caller's time is not the broker's
-                    elif retry.waited_ms >= config.default_api_timeout_ms:
+                    elif retry.waited_ms >= wait_ms_max:
                         raise RangeNotReached(topic, partition, offset, end, high_watermark, retry.waited_ms)
         except Retriable as error:
             cluster.expire(topic)

@@ -12,8 +12,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pylog.connector.client.cluster import Cluster
-from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached, UnknownPartition, UnknownTopic
+from pylog.connector.client.errors import OffsetOutOfRange
 from pylog.connector.client.fetcher import fetch_range
+from pylog.connector.spark.data_loss import TASK_ERRORS, met_by_task, report
 from pylog.connector.spark.errors import DataLoss
 from pylog.connector.spark.options import SourceOptions
 from pylog.connector.spark.plan import OffsetRange
@@ -52,15 +53,14 @@ def _read(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "I
     position = wanted.start
     while position < wanted.end:
         try:
-            for fetched in fetch_range(cluster, wanted.topic, wanted.partition, position, wanted.end):
+            wait_ms = options.poll_timeout_ms
+            for fetched in fetch_range(cluster, wanted.topic, wanted.partition, position, wanted.end, wait_ms):
                 yield from decoder.decode(fetched.records, position, wanted.end, fetched.aborted)[0]
                 position = fetched.next_offset
             return
-        except OffsetOutOfRange as error:
-            report_loss(options.fail_on_data_loss, f"{error}; it was to be read up to {wanted.end}")
-            if error.log_start_offset <= position:  # the log ends before it
-                return
+        except TASK_ERRORS as error:
+            loss = met_by_task(error, wanted.topic, wanted.partition, position, wanted.end)
+            report(options.fail_on_data_loss, [loss])
+            if not isinstance(error, OffsetOutOfRange) or error.log_start_offset <= position:
+                return  # nothing is left of the range
             position = error.log_start_offset
-        except (RangeNotReached, UnknownTopic, UnknownPartition) as error:
-            report_loss(options.fail_on_data_loss, f"{error}")
-            return
