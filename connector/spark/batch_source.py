@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.cluster import LATEST, Cluster
 from pylog.connector.client.errors import ConfigError
-from pylog.connector.spark.contact import contact
+from pylog.connector.spark.contact import contact, look_up
 from pylog.connector.spark.offsets import Offsets, resolve
 from pylog.connector.spark.options import SourceOptions
-from pylog.connector.spark.plan import ranges
+from pylog.connector.spark.plan import ranges, split
 from pylog.connector.spark.read import RangePartition, read_partition, report_loss
 
 if TYPE_CHECKING:
@@ -24,7 +24,13 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        contact(self._options.client, self._options.contact_timeout_ms)
+        options = self._options
+        contact(options.client, options.contact_timeout_ms)
+        start, end = look_up(self._settle, options.look_up_attempts, options.look_up_pause_ms)
+        tasks = split(ranges(start, end), options.partitions_min, options.records_per_partition_max)
+        return [RangePartition(task) for task in tasks]
+
+    def _settle(self) -> tuple[Offsets, Offsets]:
         cluster = Cluster.of(self._options.client)
         places = self._options.subscription.partitions(cluster)
         starting, ending = self._options.starting, self._options.ending
@@ -33,10 +39,14 @@ class BatchReader(DataSourceReader):
             end = resolve(cluster, ending.option, ending.wanted, places)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        if isinstance(starting.wanted, dict) and isinstance(ending.wanted, dict):
-            _check_order(start, end)
         self._keep_within_log(cluster, start, end)
-        return [RangePartition(found) for found in ranges(start, end)]
+        for (topic, partition), offset in start.items():
+            place = topic, partition
+            is_latest = LATEST in (ending.wanted, ending.wanted.get(place) if isinstance(ending.wanted, dict) else None)
+            if offset > end[place] and not is_latest:
+                what = f"{starting.option} ({offset}) is behind {ending.option} ({end[place]})"
+                raise ConfigError(f"{topic}-{partition}: {what}")
+        return start, end
 
     def _keep_within_log(self, cluster: Cluster, start: Offsets, end: Offsets) -> None:
         """Offsets that a user gave may be gone, or not there yet."""
@@ -51,11 +61,3 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(self._options, self._schema, partition)
-
-
-def _check_order(start: Offsets, end: Offsets) -> None:
-    for (topic, partition), offset in start.items():
-        if offset > end[topic, partition]:
-            raise ConfigError(
-                f"{topic}-{partition}: startingOffsets ({offset}) is behind endingOffsets ({end[topic, partition]})"
-            )

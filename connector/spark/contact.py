@@ -1,12 +1,32 @@
-"""The first call to a cluster: whether anybody is there at all, before anything is planned."""
+"""The driver's calls to a cluster: whether anybody is there at all, and offsets that are looked up with patience."""
 
+import logging
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
+from pylog.connector.client.errors import Retriable
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 def contact(config: ClientConfig, timeout_ms: int) -> None:
     """Returns when a broker has answered; its absence is an error after `timeout_ms`, not minutes later in a task."""
     cluster = Cluster.of(replace(config, default_api_timeout_ms=timeout_ms))
     cluster.retrying("looking for the cluster", cluster.refresh)
+
+
+def look_up(ask: Callable[[], T], attempts: int, pause_ms: int) -> T:
+    """What `ask` returns. It is tried again when it fails for a cause that may pass; each attempt has in itself all
+    of `default.api.timeout.ms`."""
+    for attempt in range(1, attempts):
+        try:
+            return ask()
+        except Retriable as error:
+            _log.warning("looking up offsets, attempt %d of %d: %s", attempt, attempts, error)
+            time.sleep(pause_ms / 1000)
+    return ask()

@@ -88,7 +88,7 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
     if taker is Taker.BATCH:
         _check_batch(starting, LATEST, "it starts at earliest or at offsets")
         _check_batch(ending, EARLIEST, "it ends at latest or at offsets")
-        _check_times(starting, ending)
+        _check_order(starting, ending)
     offsets_max, offsets_min = own.get("maxOffsetsPerTrigger"), own.get("minOffsetsPerTrigger")
     if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
         raise ConfigError(f"minOffsetsPerTrigger ({offsets_min}) is above maxOffsetsPerTrigger ({offsets_max})")
@@ -155,14 +155,14 @@ def _check_batch(position: Position, refused: int, reason: str) -> None:
         raise ConfigError(f"{option} cannot be {name} ({refused}) here, or a batch would be empty: {reason}")
 
 
-def _check_times(starting: Position, ending: Position) -> None:
-    """Where each partition has both times; other pairs may cross, and there is then nothing to read."""
+def _check_order(starting: Position, ending: Position) -> None:
+    """Where each partition has its own start and end; what other pairs come to is known when they are looked up."""
     match starting.wanted, ending.wanted:
-        case AtTime(times_ms=dict() as start), AtTime(times_ms=dict() as end):
-            for (topic, partition), start_ms in start.items():
-                if start_ms > end.get((topic, partition), start_ms):
-                    what = f"{topic}-{partition}: {start_ms} is after {end[topic, partition]}"
-                    raise ConfigError(f"{starting.option} is after {ending.option}: {what}")
+        case (AtTime(times_ms=dict() as start), AtTime(times_ms=dict() as end)) | (dict() as start, dict() as end):
+            for (topic, partition), number in start.items():
+                if number > end.get((topic, partition), LATEST) >= 0:
+                    which = f"{topic}-{partition}: {starting.option} ({number})"
+                    raise ConfigError(f"{which} is behind {ending.option} ({end[topic, partition]})")
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:

@@ -90,9 +90,10 @@ def test_the_option_that_comes_first_says_where(given: dict[str, str], starting:
 
 @pytest.mark.parametrize(("without", "wanted"), [("earliest", EARLIEST), ("Latest", LATEST), ("error", None)])
 def test_a_stream_may_start_where_a_group_stands(without: str, wanted: int | None) -> None:
-    given = {"startingOffsets": "GROUP", "startingOffsetsWithoutCommit": without}
-    assert source_options(READ | given, Taker.STREAM).starting.wanted == AtGroup(wanted)
-    assert source_options(READ | {"startingOffsets": "group"}, Taker.STREAM).starting.wanted == AtGroup(None)
+    given = READ | {"startingOffsets": "GROUP", "kafka.group.id": "g"}
+    options = source_options(given | {"startingOffsetsWithoutCommit": without}, Taker.STREAM)
+    assert options.starting.wanted == AtGroup(wanted)
+    assert source_options(given, Taker.STREAM).starting.wanted == AtGroup(None)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_parsed_options_travel_between_processes() -> None:
         pytest.param({"maxOffsetsPerTrigger": "9"}, "an option of spark.readStream", id="a limit for a batch"),
         pytest.param({"kafka.acks": "all"}, "kafka.acks is an option of a producer", id="a producer's option"),
         pytest.param({"kafka.fetch.min.bytes": "x"}, "kafka.fetch.min.bytes must be a whole", id="not a number"),
-        pytest.param({"kafka.sasl.mechanism": "x"}, "kafka.sasl.mechanism is not supported yet", id="no security yet"),
+        pytest.param({"kafka.sasl.mechanism": "x"}, "kafka.sasl.mechanism must be one of", id="no such mechanism"),
         pytest.param({"kafka.auto.offset.reset": "latest"}, "use startingOffsets", id="Spark settles the offsets"),
         pytest.param({"kafka.enable.auto.commit": "true"}, "when a micro-batch is done", id="Spark settles commits"),
         pytest.param({"kafka.key.deserializer": "x"}, "keys are bytes", id="keys are bytes"),
@@ -217,6 +218,16 @@ def test_parsed_options_travel_between_processes() -> None:
         pytest.param({"fetchOffset.numRetries": "0"}, "fetchOffset.numRetries must be", id="no attempt"),
         pytest.param({"fetchOffset.retryIntervalMs": "1s"}, "must be a whole number of milli", id="a unit"),
         pytest.param({"kafkaConsumer.pollTimeoutMs": "-1"}, "must be a whole number of milli", id="a past"),
+        pytest.param(
+            {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
+            r"t-0: startingOffsets \(5\) is behind endingOffsets \(4\)",
+            id="offsets the wrong way round",
+        ),
+        pytest.param(
+            {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsetsByTimestamp": '{"t":{"0":4}}'},
+            r"t-0: startingOffsetsByTimestamp \(5\) is behind endingOffsetsByTimestamp \(4\)",
+            id="times the wrong way round",
+        ),
         pytest.param({"decode": "json"}, "decode must be offsets", id="cannot decode that"),
         pytest.param(
             {"groupIdPrefix": "p"}, "groupIdPrefix is an option of spark.readStream", id="no group in batches"
@@ -253,6 +264,7 @@ def test_a_batch_read_refuses(given: dict[str, str], message: str) -> None:
         pytest.param(
             {"startingOffsetsWithoutCommit": "group"}, "must be earliest or latest or error", id="again group"
         ),
+        pytest.param({"startingOffsets": "group"}, "kafka.group.id must name the group", id="where which group stands"),
         pytest.param({"groupIdPrefix": " "}, "groupIdPrefix must not be empty", id="no prefix"),
     ],
 )

@@ -1,0 +1,265 @@
+"""What is read, option by option, by our source and by Spark's Kafka connector: the same rows, the same refusals."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pylog.connector.client.cluster import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.connector
+
+T0_MS = 1_700_000_000_000
+FORMATS = ["pylog", "kafka"]
+ALL = {("A", 0): range(10), ("A", 1): range(5)}
+
+
+class Filled(NamedTuple):
+    """Topics `A` (2 partitions: 10 records and 5, a second apart), `B` (1: 3 records) and `C` (1: none), under names
+    that no other test has."""
+
+    names: dict[str, str]
+
+    def named(self, text: str) -> str:
+        for name, topic in self.names.items():
+            text = text.replace(f"<{name}>", topic)
+        return text
+
+
+@pytest.fixture(scope="module")
+def filled(bootstrap_servers: str, cluster: Cluster) -> Iterator[Filled]:
+    from confluent_kafka import Producer
+
+    prefix = f"options-{uuid.uuid4().hex[:8]}"
+    names = {name: f"{prefix}-{name}" for name in "ABC"}
+    for name, topic in names.items():
+        cluster.create_topic(topic, 2 if name == "A" else 1, 1, configs={"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for name, partition, count in (("A", 0, 10), ("A", 1, 5), ("B", 0, 3)):
+        for number in range(count):
+            producer.produce(names[name], b"%d" % number, partition=partition, timestamp=T0_MS + 1000 * number)
+    assert producer.flush(30) == 0
+    yield Filled({**names, "prefix": prefix})
+    for topic in names.values():
+        cluster.delete_topic(topic)
+
+
+@pytest.fixture
+def load(
+    request: pytest.FixtureRequest, spark: "SparkSession", bootstrap_servers: str, filled: Filled
+) -> "Callable[..., DataFrame]":
+    """`load(format, options)`: what stands in angle brackets is the name of a topic; `<A>` is read if nothing else."""
+
+    def load(format: str, options: dict[str, str]) -> "DataFrame":
+        if format == "kafka":
+            request.getfixturevalue("spark_kafka")
+        named = {name: filled.named(text) for name, text in options.items()}
+        if not named.keys() & {"subscribe", "subscribePattern", "assign"}:
+            named["subscribe"] = filled.names["A"]
+        reader = spark.read.format(format).option("kafka.bootstrap.servers", bootstrap_servers)
+        return reader.options(**named).load()
+
+    return load
+
+
+def places(ranges: dict[tuple[str, int], range], filled: Filled) -> list[tuple[str, int, int]]:
+    return sorted(
+        (filled.names[topic], partition, offset) for (topic, partition), offsets in ranges.items() for offset in offsets
+    )
+
+
+def found(frame: "DataFrame") -> list[tuple[str, int, int]]:
+    return sorted(tuple(row) for row in frame.select("topic", "partition", "offset").collect())
+
+
+def by_partition(numbers: dict[tuple[str, int], int]) -> str:
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), number in numbers.items():
+        topics.setdefault(f"<{topic}>", {})[str(partition)] = number
+    return json.dumps(topics)
+
+
+def offsets(first: int, second: int) -> str:
+    return by_partition({("A", 0): first, ("A", 1): second})
+
+
+def times(first_s: float, second_s: float) -> str:
+    return by_partition({("A", 0): T0_MS + int(1000 * first_s), ("A", 1): T0_MS + int(1000 * second_s)})
+
+
+def at(seconds: float) -> str:
+    return str(T0_MS + int(1000 * seconds))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        pytest.param({"subscribe": " <A> , <B>,<C>"}, {**ALL, ("B", 0): range(3)}, id="several topics"),
+        pytest.param({"subscribePattern": "<prefix>-[AB]"}, {**ALL, ("B", 0): range(3)}, id="a pattern"),
+        pytest.param({"subscribePattern": "x-B$"}, {}, id="a pattern that nothing fits"),
+        pytest.param({"subscribePattern": " <prefix> "}, {**ALL, ("B", 0): range(3)}, id="found anywhere in the name"),
+        pytest.param({"assign": '{"<A>": [1], "<B>": [0]}'}, {("A", 1): range(5), ("B", 0): range(3)}, id="assign"),
+        pytest.param({"assign": '{"<A>": [1, 7]}'}, {("A", 1): range(5)}, id="assign a partition that is not there"),
+        pytest.param({"startingOffsets": "EARLIEST"}, ALL, id="from earliest, in capitals"),
+        pytest.param(
+            {"startingOffsets": offsets(4, -2), "endingOffsets": offsets(8, -1)},
+            {("A", 0): range(4, 8), ("A", 1): range(5)},
+            id="offsets",
+        ),
+        pytest.param({"STARTINGoffsets": offsets(10, 5)}, {}, id="offsets at the end"),
+        pytest.param(
+            {"startingTimestamp": at(2.5), "endingTimestamp": at(7)},
+            {("A", 0): range(3, 7), ("A", 1): range(3, 5)},
+            id="one time for all",
+        ),
+        pytest.param(
+            {"startingTimestamp": at(2), "endingTimestamp": at(2)}, {}, id="from a time to the same time is nothing"
+        ),
+        pytest.param({"startingTimestamp": "0", "endingTimestamp": at(99)}, ALL, id="times before and after all"),
+        pytest.param(
+            {"startingOffsetsByTimestamp": times(9, 0), "endingOffsetsByTimestamp": times(99, 3)},
+            {("A", 0): range(9, 10), ("A", 1): range(3)},
+            id="times, each its own",
+        ),
+        pytest.param(
+            {
+                "startingTimestamp": at(3),
+                "startingOffsetsByTimestamp": times(0, 0),
+                "startingOffsets": "latest",
+                "endingTimestamp": at(4),
+                "endingOffsetsByTimestamp": times(0, 0),
+                "endingOffsets": "earliest",
+            },
+            {("A", 0): range(3, 4), ("A", 1): range(3, 4)},
+            id="one time comes first",
+        ),
+        pytest.param(
+            {"startingOffsetsByTimestamp": times(1, 1), "startingOffsets": "latest", "endingOffsets": offsets(2, 3)},
+            {("A", 0): range(1, 2), ("A", 1): range(1, 3)},
+            id="times come before offsets",
+        ),
+        pytest.param(
+            {"startingTimestamp": at(7), "startingOffsetsByTimestampStrategy": "latest"},
+            {("A", 0): range(7, 10)},
+            id="no record so young: latest",
+        ),
+        pytest.param({"minPartitions": "7"}, ALL, id="in more pieces than partitions"),
+        pytest.param({"maxRecordsPerPartition": "4"}, ALL, id="in small pieces"),
+        pytest.param({"maxRecordsPerPartition": "4", "minPartitions": "9"}, ALL, id="in many small pieces"),
+        pytest.param(
+            {"failOnDataLoss": "false", "startingOffsets": offsets(-2, 3)},
+            {("A", 0): range(10), ("A", 1): range(3, 5)},
+            id="nothing lost, with failOnDataLoss=false",
+        ),
+        pytest.param({"kafka.isolation.level": "read_committed"}, ALL, id="only what is committed"),
+        pytest.param({"kafka.group.id": "readers", "kafka.client.id": "me"}, ALL, id="the client's own"),
+        pytest.param(
+            {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "0", "kafkaConsumer.pollTimeoutMs": "9000"},
+            ALL,
+            id="patience",
+        ),
+    ],
+)
+def test_a_batch_has_the_rows_that_its_options_say(
+    load: "Callable[..., DataFrame]", filled: Filled, format: str, options: dict[str, str], wanted: Any
+) -> None:
+    assert found(load(format, options)) == places(wanted, filled)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [
+        pytest.param({}, 2, id="as many as partitions"),
+        pytest.param({"minPartitions": "2"}, 2, id="no more than there are"),
+        pytest.param({"minPartitions": "3"}, 3, id="one more"),
+        pytest.param({"minPartitions": "6"}, 6, id="three times as many"),
+        pytest.param({"minPartitions": "15"}, 15, id="one for each record"),
+        pytest.param({"minPartitions": "99"}, 15, id="never an empty one"),
+        pytest.param(
+            {"startingOffsets": offsets(0, 0), "endingOffsets": offsets(10, 5), "maxRecordsPerPartition": "4"},
+            5,
+            id="four records at most",
+        ),
+        pytest.param(
+            {
+                "startingOffsets": offsets(0, 0),
+                "endingOffsets": offsets(10, 5),
+                "maxRecordsPerPartition": "4",
+                "minPartitions": "3",
+            },
+            5,
+            id="enough already",
+        ),
+    ],
+)
+def test_ranges_are_split_into_so_many_tasks(
+    load: "Callable[..., DataFrame]", filled: Filled, format: str, options: dict[str, str], tasks: int
+) -> None:
+    frame = load(format, options)
+    assert frame.rdd.getNumPartitions() == tasks
+    assert found(frame) == places(ALL, filled)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        pytest.param({"subscribe": "<A>", "assign": '{"<A>":[0]}'}, "assign", id="two ways to choose"),
+        pytest.param({"subscribe": ","}, "subscribe", id="no topic"),
+        pytest.param({"subscribePattern": "  "}, "subscribePattern", id="no pattern"),
+        pytest.param({"subscribePattern": "<A>("}, "subscribePattern", id="a bad pattern"),
+        pytest.param({"assign": "<A>"}, "assign", id="assign no JSON"),
+        pytest.param({"startingOffsets": "latest"}, "startingOffsets", id="from latest"),
+        pytest.param({"endingOffsets": "earliest"}, "endingOffsets", id="to earliest"),
+        pytest.param({"startingOffsets": offsets(0, -1)}, "startingOffsets", id="from -1"),
+        pytest.param({"endingOffsets": offsets(0, -2)}, "endingOffsets", id="to -2"),
+        pytest.param({"startingOffsets": by_partition({("A", 0): 1})}, "startingOffsets", id="a partition left out"),
+        pytest.param(
+            {"startingOffsets": offsets(5, 0), "endingOffsets": offsets(4, 5)}, "startingOffsets", id="end before start"
+        ),
+        pytest.param(
+            {"startingOffsetsByTimestamp": times(5, 0), "endingOffsetsByTimestamp": times(4, 5)},
+            "startingOffsetsByTimestamp",
+            id="an end in time before its start",
+        ),
+        pytest.param(
+            {"startingOffsetsByTimestamp": by_partition({("A", 0): T0_MS})},
+            "startingOffsetsByTimestamp",
+            id="a partition without its time",
+        ),
+        pytest.param(
+            {"startingTimestamp": at(4), "endingTimestamp": at(2)}, "startingTimestamp", id="a time after the last one"
+        ),
+        pytest.param({"startingTimestamp": at(7)}, "startingTimestamp", id="no record is so young"),
+        pytest.param({"startingTimestamp": "yesterday"}, "startingTimestamp", id="no time"),
+        pytest.param(
+            {"startingTimestamp": "0", "startingOffsetsByTimestampStrategy": "earliest"},
+            "startingOffsetsByTimestampStrategy",
+            id="no such strategy",
+        ),
+        pytest.param({"minPartitions": "0"}, "minPartitions", id="no tasks"),
+        pytest.param({"minPartitions": "many"}, "minPartitions", id="tasks, but no number"),
+        pytest.param({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition", id="no records"),
+        pytest.param({"kafka.auto.offset.reset": "latest"}, "auto.offset.reset", id="Spark settles offsets"),
+        pytest.param({"kafka.enable.auto.commit": "true"}, "enable.auto.commit", id="Spark settles commits"),
+        pytest.param({"kafka.interceptor.classes": "X"}, "interceptor.classes", id="no interceptors"),
+        pytest.param({"kafka.value.deserializer": "X"}, "value.deserializer", id="values are bytes"),
+        pytest.param({"failOnDataLoss": "maybe"}, "failOnDataLoss", id="neither true nor false"),
+    ],
+)
+def test_both_refuse_and_ours_names_the_option(
+    load: "Callable[..., DataFrame]", format: str, options: dict[str, str], name: str
+) -> None:
+    with pytest.raises(Exception) as refused:  # noqa: PT011 - of many classes, on both sides of the JVM
+        load(format, options).collect()
+    if format == "pylog":
+        assert name in str(refused.value)
