@@ -8,21 +8,27 @@ key under which a process keeps its connections) and picklable (it travels to Sp
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+from pylog.connector.client.config_types import (
+    INT32_MAX,
+    INT64_MAX,
+    MILLISECONDS,
+    TEXT,
+    Option,
+    ValueType,
+    choice,
+    integer,
+    only,
+    option,
+)
+from pylog.connector.client.config_types import Role as Role
 from pylog.connector.client.errors import ConfigError
+from pylog.connector.client.security_config import SecurityConfig, check_together
 
-_INT32_MAX = 0x7FFFFFFF
-_INT64_MAX = 0x7FFFFFFFFFFFFFFF
 _LZ4_FAST = 9
-
-
-class Role(Enum):
-    CONSUMER = "consumer"
-    PRODUCER = "producer"
 
 
 class Address(NamedTuple):
@@ -31,65 +37,6 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class Option(NamedTuple):
-    """A row: `parse` turns the text of an option into its value, or raises ValueError with what it must be."""
-
-    name: str
-    type: str
-    default: Any
-    role: Role | None  # None: consumers and producers alike
-    parse: Callable[[str], Any]
-    doc: str
-
-
-# Validators: each is a function from text to value, with the name of its type.
-
-
-class _Type(NamedTuple):
-    name: str
-    parse: Callable[[str], Any]
-
-
-def _integer(least: int, most: int = _INT32_MAX) -> _Type:
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise ValueError("must be a whole number") from None
-        if not least <= value <= most:
-            raise ValueError(f"must be from {least} to {most}")
-        return value
-
-    return _Type("int", parse)
-
-
-def _choice(values: Mapping[str, Any]) -> _Type:
-    def parse(text: str) -> Any:
-        try:
-            return values[text.strip().lower()]
-        except KeyError:
-            raise ValueError(f"must be one of {', '.join(values)}") from None
-
-    return _Type("string", parse)
-
-
-def _only(supported: str, type_name: str = "string") -> _Type:
-    """An option of which one value is supported; the others are known, and refused."""
-
-    def parse(text: str) -> str:
-        if text.strip().lower() != supported.lower():
-            raise ValueError(f"is not supported yet: only {supported} is")
-        return supported
-
-    return _Type(type_name, parse)
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("must not be empty")
-    return text
 
 
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:/\s]+)):(?P<port>\d{1,5})")
@@ -108,76 +55,68 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     return tuple(addresses)
 
 
-def _option(kind: _Type, default: Any, doc: str, role: Role | None = None) -> Any:
-    return field(default=default, metadata={"type": kind.name, "parse": kind.parse, "doc": doc, "role": role})
-
-
-_MILLISECONDS = _integer(0)
-_BOTH, _CONSUMER, _PRODUCER = None, Role.CONSUMER, Role.PRODUCER
+_CONSUMER, _PRODUCER = Role.CONSUMER, Role.PRODUCER
 
 
 @dataclass(frozen=True)
-class ClientConfig:
+class ClientConfig(SecurityConfig):
     """An attribute per option, its dots as underscores. Make it with `parse`."""
 
-    bootstrap_servers: tuple[Address, ...] = _option(
-        _Type("list", parse_addresses), (), "host:port of some brokers, from which the others are learnt; required"
+    bootstrap_servers: tuple[Address, ...] = option(
+        ValueType("list", parse_addresses), (), "host:port of some brokers, from which the others are learnt; required"
     )
-    client_id: str = _option(_Type("string", _text), "pylog", "the name under which the broker logs this client")
-    request_timeout_ms: int = _option(_integer(1), 30_000, "how long one answer may take")
-    default_api_timeout_ms: int = _option(_integer(1), 60_000, "how long a call is tried again before it fails")
-    retries: int = _option(_integer(0), _INT32_MAX, "how often a call is tried again, within its time")
-    retry_backoff_ms: int = _option(_MILLISECONDS, 100, "the pause before the first retry; it doubles each time")
-    retry_backoff_max_ms: int = _option(_MILLISECONDS, 1_000, "the longest pause before a retry")
-    socket_connection_setup_timeout_ms: int = _option(_integer(1), 10_000, "how long a connection may take to open")
-    connections_max_idle_ms: int = _option(_integer(1), 540_000, "a connection unused for longer is not used again")
-    metadata_max_age_ms: int = _option(_MILLISECONDS, 300_000, "how long the leaders of a topic are believed")
-    send_buffer_bytes: int = _option(_integer(-1), -1, "SO_SNDBUF of a connection; -1 leaves it to the system")
-    receive_buffer_bytes: int = _option(_integer(-1), -1, "SO_RCVBUF of a connection; -1 leaves it to the system")
-    security_protocol: str = _option(_only("PLAINTEXT"), "PLAINTEXT", "PLAINTEXT: neither TLS nor authentication yet")
+    client_id: str = option(TEXT, "pylog", "the name under which the broker logs this client")
+    request_timeout_ms: int = option(integer(1), 30_000, "how long one answer may take")
+    default_api_timeout_ms: int = option(integer(1), 60_000, "how long a call is tried again before it fails")
+    retries: int = option(integer(0), INT32_MAX, "how often a call is tried again, within its time")
+    retry_backoff_ms: int = option(MILLISECONDS, 100, "the pause before the first retry; it doubles each time")
+    retry_backoff_max_ms: int = option(MILLISECONDS, 1_000, "the longest pause before a retry")
+    socket_connection_setup_timeout_ms: int = option(integer(1), 10_000, "how long a connection may take to open")
+    connections_max_idle_ms: int = option(integer(1), 540_000, "a connection unused for longer is not used again")
+    metadata_max_age_ms: int = option(MILLISECONDS, 300_000, "how long the leaders of a topic are believed")
+    send_buffer_bytes: int = option(integer(-1), -1, "SO_SNDBUF of a connection; -1 leaves it to the system")
+    receive_buffer_bytes: int = option(integer(-1), -1, "SO_RCVBUF of a connection; -1 leaves it to the system")
 
-    group_id: str = _option(_Type("string", _text), "", "the group whose offsets are committed", _CONSUMER)
-    fetch_min_bytes: int = _option(_integer(1), 1, "a fetch waits until so many bytes are there", _CONSUMER)
-    fetch_max_wait_ms: int = _option(_MILLISECONDS, 500, "how long a fetch waits for them", _CONSUMER)
-    fetch_max_bytes: int = _option(_integer(1), 50 << 20, "the most one answer carries, a first batch aside", _CONSUMER)
-    max_partition_fetch_bytes: int = _option(
-        _integer(1), 4 << 20, "the most one answer carries of a partition, a first batch aside", _CONSUMER
+    group_id: str = option(TEXT, "", "the group whose offsets are committed", _CONSUMER)
+    fetch_min_bytes: int = option(integer(1), 1, "a fetch waits until so many bytes are there", _CONSUMER)
+    fetch_max_wait_ms: int = option(MILLISECONDS, 500, "how long a fetch waits for them", _CONSUMER)
+    fetch_max_bytes: int = option(integer(1), 50 << 20, "the most one answer carries, a first batch aside", _CONSUMER)
+    max_partition_fetch_bytes: int = option(
+        integer(1), 4 << 20, "the most one answer carries of a partition, a first batch aside", _CONSUMER
     )
-    check_crcs: str = _option(_only("true", "boolean"), "true", "every batch's CRC is checked, always", _CONSUMER)
-    isolation_level: str = _option(
-        _choice({name: name for name in ("read_uncommitted", "read_committed")}),
+    check_crcs: str = option(only("true", "boolean"), "true", "every batch's CRC is checked, always", _CONSUMER)
+    isolation_level: str = option(
+        choice({name: name for name in ("read_uncommitted", "read_committed")}),
         "read_uncommitted",
         "read_committed: neither records of aborted transactions nor those behind the first open one",
         _CONSUMER,
     )
 
-    acks: int = _option(
-        _choice({"all": -1, "-1": -1, "1": 1, "0": 0}), -1, "who has a batch before it counts: all, 1, 0", _PRODUCER
+    acks: int = option(
+        choice({"all": -1, "-1": -1, "1": 1, "0": 0}), -1, "who has a batch before it counts: all, 1, 0", _PRODUCER
     )
-    batch_size: int = _option(_integer(1), 256 << 10, "the bytes of records after which a batch is closed", _PRODUCER)
-    compression_type: str = _option(
-        _choice({name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")}),
+    batch_size: int = option(integer(1), 256 << 10, "the bytes of records after which a batch is closed", _PRODUCER)
+    compression_type: str = option(
+        choice({name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")}),
         "none",
         "how batches are compressed: none, gzip, snappy, lz4, zstd",
         _PRODUCER,
     )
-    compression_gzip_level: int = _option(_integer(-1, 9), -1, "1 fast to 9 small; -1 the library's own", _PRODUCER)
-    compression_lz4_level: int = _option(
-        _integer(1, 17), _LZ4_FAST, "1 to 17, small; 9 stands for the fast method", _PRODUCER
+    compression_gzip_level: int = option(integer(-1, 9), -1, "1 fast to 9 small; -1 the library's own", _PRODUCER)
+    compression_lz4_level: int = option(
+        integer(1, 17), _LZ4_FAST, "1 to 17, small; 9 stands for the fast method", _PRODUCER
     )
-    compression_zstd_level: int = _option(_integer(-131072, 22), 3, "negative fast to 22 small", _PRODUCER)
-    max_request_size: int = _option(_integer(1), 1 << 20, "the most bytes of one request, and of one batch", _PRODUCER)
-    max_in_flight_requests_per_connection: int = _option(
-        _integer(1), 5, "requests sent to a broker before the first of them is answered", _PRODUCER
+    compression_zstd_level: int = option(integer(-131072, 22), 3, "negative fast to 22 small", _PRODUCER)
+    max_request_size: int = option(integer(1), 1 << 20, "the most bytes of one request, and of one batch", _PRODUCER)
+    max_in_flight_requests_per_connection: int = option(
+        integer(1), 5, "requests sent to a broker before the first of them is answered", _PRODUCER
     )
-    buffer_memory: int = _option(
-        _integer(1, _INT64_MAX), 32 << 20, "bytes not yet acknowledged, beyond which sending waits", _PRODUCER
+    buffer_memory: int = option(
+        integer(1, INT64_MAX), 32 << 20, "bytes not yet acknowledged, beyond which sending waits", _PRODUCER
     )
-    delivery_timeout_ms: int = _option(
-        _integer(1), 120_000, "how long a batch is sent again before it fails", _PRODUCER
-    )
-    enable_idempotence: str = _option(
-        _only("false", "boolean"), "false", "false: a batch that is sent again may stand twice in the log", _PRODUCER
+    delivery_timeout_ms: int = option(integer(1), 120_000, "how long a batch is sent again before it fails", _PRODUCER)
+    enable_idempotence: str = option(
+        only("false", "boolean"), "false", "false: a batch that is sent again may stand twice in the log", _PRODUCER
     )
 
     @staticmethod
@@ -185,19 +124,21 @@ class ClientConfig:
         """Check and convert; with a role, the other role's options are refused. ConfigError says what is wrong."""
         values: dict[str, Any] = {}
         for name, text in options.items():
-            option = OPTIONS.get(name)
-            if option is None:
+            row = OPTIONS.get(name)
+            if row is None:
                 raise ConfigError(_refusal(name))
-            if role is not None and option.role not in (None, role):
-                assert option.role is not None
-                raise ConfigError(f"{name} is an option of a {option.role.value}, and this is a {role.value}")
+            if role is not None and row.role not in (None, role):
+                assert row.role is not None
+                raise ConfigError(f"{name} is an option of a {row.role.value}, and this is a {role.value}")
             try:
-                values[_attribute(name)] = option.parse(str(text))
+                values[_attribute(name)] = row.parse(str(text))
             except ValueError as error:
-                raise ConfigError(f"{name} {error} (it is {str(text)!r})") from None
+                raise ConfigError(f"{name} {error}" + ("" if row.is_secret else f" (it is {str(text)!r})")) from None
         if not values.get("bootstrap_servers"):
             raise ConfigError("bootstrap.servers is required: the host:port of at least one broker")
-        return ClientConfig(**values)
+        config = ClientConfig(**values)
+        check_together(config, options)
+        return config
 
     @property
     def compression_level(self) -> int | None:
@@ -224,16 +165,29 @@ OPTIONS: dict[str, Option] = {
         parse=row.metadata["parse"],
         doc=row.metadata["doc"],
     )
-    for row in fields(ClientConfig)
+    for row in sorted(fields(ClientConfig), key=lambda row: row.name in SecurityConfig.__dataclass_fields__)
 }
 
 _NOT_YET = "is not supported yet"
 _WITHOUT_MEANING = "has no meaning here"
+_IN_JAAS = "give username and password in sasl.jaas.config"
 # Kafka's other options, with what to say about them; a name that ends in a dot stands for all that begin so.
 _REFUSED = {
-    "sasl.": f"{_NOT_YET}: only security.protocol=PLAINTEXT is",
-    "ssl.": f"{_NOT_YET}: only security.protocol=PLAINTEXT is",
-    "security.providers": f"{_NOT_YET}: only security.protocol=PLAINTEXT is",
+    "sasl.kerberos.": f"{_NOT_YET}: neither Kerberos nor GSSAPI is",
+    "sasl.username": f"{_WITHOUT_MEANING}: {_IN_JAAS}",
+    "sasl.password": f"{_WITHOUT_MEANING}: {_IN_JAAS}",
+    "sasl.mechanisms": f"{_WITHOUT_MEANING}: use sasl.mechanism",
+    "sasl.login.refresh.": f"{_WITHOUT_MEANING}: a token is renewed after four fifths of its time",
+    "sasl.login.connect.timeout.ms": f"{_NOT_YET}: use socket.connection.setup.timeout.ms",
+    "sasl.login.read.timeout.ms": f"{_NOT_YET}: use request.timeout.ms",
+    "sasl.login.retry.backoff.": f"{_NOT_YET}: use retry.backoff.ms, which paces this too",
+    "sasl.oauthbearer.client.credentials.": f"{_NOT_YET}: give clientId and clientSecret in sasl.jaas.config",
+    "sasl.oauthbearer.scope": f"{_NOT_YET}: give scope in sasl.jaas.config",
+    "sasl.": _NOT_YET,
+    "ssl.truststore.password": f"{_WITHOUT_MEANING}: a truststore in PEM has none",
+    "ssl.keystore.password": f"{_WITHOUT_MEANING}: a keystore in PEM has none; ssl.key.password is that of its key",
+    "ssl.": f"{_WITHOUT_MEANING}: TLS is Python's, not the JVM's",
+    "security.providers": f"{_WITHOUT_MEANING}: TLS is Python's, not the JVM's",
     "transactional.id": _NOT_YET,
     "transaction.timeout.ms": _NOT_YET,
     "transaction.two.phase.commit.enable": _NOT_YET,

@@ -7,7 +7,7 @@ left from which it could be read on. A forked child never uses or shuts down its
 
 import os
 import socket
-import struct
+import ssl
 import time
 import weakref
 from collections import deque
@@ -20,15 +20,25 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.spec import Api, ApiSpec
 from pylog.broker_lite.protocol.wire import I16, I32, Buffer, MalformedFrame
 from pylog.connector.client.config import Address, ClientConfig
-from pylog.connector.client.errors import BrokerUnavailable, ConnectionLost, NotKafka, UnsupportedVersion, kafka_error
+from pylog.connector.client.errors import (
+    BrokerUnavailable,
+    ClientError,
+    ConnectionLost,
+    NotKafka,
+    UnsupportedVersion,
+    kafka_error,
+)
+from pylog.connector.client.sasl import authenticate
+from pylog.connector.client.tls import secured, tls_failure
+from pylog.connector.client.transport import PlainTransport, TlsTransport, Transport
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 FRAME_BYTES_MAX = 256 << 20  # a TLS alert or HTTP read as a size is larger; Kafka's own limit for batches is smaller
 _NEGOTIATED_FIRST = 3  # the first flexible ApiVersions: every broker of Kafka 2.4 and later knows it
-_IOV_MAX = 1024
-_TIMEVAL = struct.Struct("@ll")
+_TLS_ALERT = b"\x15\x03"  # how a record of TLS begins that says what is wrong
+_SESSION_PART = 0.9  # of the time that a broker lets an authentication hold
 
 
 class Answer(NamedTuple):
@@ -47,17 +57,21 @@ class _InFlight(NamedTuple):
 
 class Connection:
     def __init__(self, address: Address, config: ClientConfig) -> None:
-        """Connects and learns the broker's versions; BrokerUnavailable, NotKafka or ConnectionLost otherwise."""
+        """Connects, learns the broker's versions and says who the client is. BrokerUnavailable, NotKafka, TlsFailed,
+        AuthenticationFailed or ConnectionLost otherwise."""
         self.address = address
         self.idle_since = time.monotonic()
         self._config = config
         self._in_flight: deque[_InFlight] = deque()
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
-        self._timeout_ms = {socket.SO_RCVTIMEO: 0, socket.SO_SNDTIMEO: 0}
-        self._socket: socket.socket | None = _connect(address, config)
+        self._is_known = False  # whether it has answered anything but what a stranger may ask
+        self._session_ends: float | None = None
+        self._transport: Transport | None = _connect(address, config)
         _open.add(self)
         self._negotiate()
+        if config.has_sasl:
+            self._authenticate()
 
     # What the broker speaks
 
@@ -68,7 +82,7 @@ class Connection:
             try:
                 body = self.receive().body
             except ConnectionLost as error:
-                cause = f"{error.cause}, before its first answer (is it a PLAINTEXT listener of a broker?)"
+                cause = f"{error.cause}, before its first answer (has its listener security.protocol={self._protocol}?)"
                 raise ConnectionLost(error.address, cause) from None
             # A broker that does not know the version says so in the body of v0, whatever was asked.
             refused = body[:2] == I16.pack(ErrorCode.UNSUPPORTED_VERSION)
@@ -82,6 +96,21 @@ class Connection:
             self.close()
             raise kafka_error(answer.error_code, f"asking {self.address} for its versions")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def _authenticate(self) -> None:
+        self._session_ends = None
+        started = time.monotonic()
+        try:
+            lifetime_ms = authenticate(self, str(self.address), self._config)
+        except ClientError:
+            self.close()
+            raise
+        if lifetime_ms > 0:
+            self._session_ends = started + lifetime_ms / 1000 * _SESSION_PART
+
+    @property
+    def _protocol(self) -> str:
+        return self._config.security_protocol
 
     def version(self, spec: Api) -> int:
         """The newest version both sides speak and in which topics have names."""
@@ -116,7 +145,9 @@ class Connection:
 
     def send_encoded(self, spec: Api, version: int, body: Sequence[Buffer], *, answered: bool = True) -> int:
         """Send a body that is already encoded: buffers to stand one behind the other, which are not copied."""
-        sock = self._usable()
+        if self._session_ends is not None and not self._in_flight and time.monotonic() > self._session_ends:
+            self._authenticate()  # again: the broker ends what is used for longer
+        transport = self._usable()
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         flexible = spec.is_flexible(version)
@@ -124,13 +155,12 @@ class Connection:
         framing.write_request_header(head, spec.key, version, correlation_id, self._config.client_id, flexible=flexible)
         size = len(head) - framing.SIZE_BYTES + sum(map(len, body))
         I32.pack_into(head, 0, size)
-        self._set_timeout(socket.SO_SNDTIMEO, self._config.request_timeout_ms)
         try:
-            _send_all(sock, [head, *body])
-        except BlockingIOError:
+            transport.send([head, *body], self._config.request_timeout_ms)
+        except TimeoutError:
             raise self._lost(f"it took nothing more of a {spec.name} for request.timeout.ms") from None
         except OSError as error:
-            raise self._lost(str(error)) from None
+            raise self._failed(error) from None
         if answered:
             self._in_flight.append(_InFlight(spec, version, correlation_id))
         return correlation_id
@@ -140,83 +170,71 @@ class Connection:
 
         The time runs from now, not from the request: whoever pipelines may have been busy for long, and finds
         the answer in the socket's buffer."""
-        sock = self._usable()
+        transport = self._usable()
         expected = self._in_flight[0]
         flexible = expected.spec.is_flexible(expected.version)
         deadline = time.monotonic() + self._config.request_timeout_ms / 1000
         try:
             head = bytearray(framing.SIZE_BYTES)
-            self._fill(sock, memoryview(head), deadline)
+            transport.fill(memoryview(head), deadline)
             (size,) = I32.unpack(head)
             if not 4 <= size <= FRAME_BYTES_MAX:
-                raise self._not_kafka(f"it announces an answer of {size} bytes")
+                raise self._not_kafka(
+                    "it answers in TLS" if head.startswith(_TLS_ALERT) else f"it announces an answer of {size} bytes"
+                )
             frame = memoryview(bytearray(size))
-            self._fill(sock, frame, deadline)
+            transport.fill(frame, deadline)
             correlation_id, position = framing.read_response_header(frame, expected.spec.key, flexible=flexible)
-        except BlockingIOError:
+        except TimeoutError:
             raise self._lost(f"no answer to {expected.spec.name} within request.timeout.ms") from None
+        except EOFError:
+            raise self._lost("the broker closed it" + self._why_closed(expected.spec)) from None
         except OSError as error:
-            raise self._lost(str(error)) from None
+            raise self._failed(error) from None
         except MalformedFrame as error:
             raise self._not_kafka(str(error)) from None
         if correlation_id != expected.correlation_id:
             raise self._not_kafka(f"it answers request {correlation_id} where {expected.correlation_id} was asked")
         self._in_flight.popleft()
+        self._is_known = self._is_known or expected.spec.key != api_versions.SPEC.key
         self.idle_since = time.monotonic()
         return Answer(expected.spec.name, expected.version, frame[position:])
 
-    def _fill(self, sock: socket.socket, target: memoryview, deadline: float) -> None:
-        position, end = 0, len(target)
-        while position < end:
-            self._set_timeout(socket.SO_RCVTIMEO, max(1, int((deadline - time.monotonic()) * 1000)))
-            received = sock.recv_into(target[position:], 0, socket.MSG_WAITALL)
-            if received == 0:
-                raise self._lost("the broker closed it")
-            position += received
-            if position < end and time.monotonic() >= deadline:
-                raise BlockingIOError
-
-    def _set_timeout(self, option: int, timeout_ms: int) -> None:
-        # A kernel timeout on a blocking socket: with `settimeout` every call would cost a poll() first, and
-        # MSG_WAITALL (a whole frame in one call, outside the GIL) would not wait.
-        if self._timeout_ms[option] != timeout_ms:
-            self._usable().setsockopt(
-                socket.SOL_SOCKET, option, _TIMEVAL.pack(timeout_ms // 1000, timeout_ms % 1000 * 1000)
-            )
-            self._timeout_ms[option] = timeout_ms
+    def _why_closed(self, asked: Api) -> str:
+        if self._is_known or asked.key == api_versions.SPEC.key or self._config.has_sasl:
+            return ""
+        return ", with nothing answered but ApiVersions, as a listener with SASL does (is security.protocol right?)"
 
     # Its end
 
     @property
     def is_open(self) -> bool:
-        return self._socket is not None
+        return self._transport is not None
 
     def is_fit(self) -> bool:
         """Whether an idle connection can be used: open, not idle for too long, and nothing to read on it."""
-        if self._socket is None:
+        if self._transport is None:
             return False
         if (time.monotonic() - self.idle_since) * 1000 > self._config.connections_max_idle_ms:
             return False
-        try:
-            # Readable while nothing is expected: the broker closed it (b""), or its answers are out of step.
-            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        return self._transport.is_quiet()
 
     def close(self) -> None:
-        """Only this process's handle is closed, without a shutdown that a parent or a child would feel."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
         self._in_flight.clear()
 
-    def _usable(self) -> socket.socket:
-        if self._socket is None:
+    def _usable(self) -> Transport:
+        if self._transport is None:
             raise ConnectionLost(str(self.address), "it is closed")
-        return self._socket
+        return self._transport
+
+    def _failed(self, error: OSError) -> ClientError:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            self.close()
+            return tls_failure(error, self.address, self._config)
+        return self._lost(str(error))
 
     def _lost(self, cause: str) -> ConnectionLost:
         self.close()
@@ -246,7 +264,7 @@ def _software_version() -> str:
         return "0"
 
 
-def _connect(address: Address, config: ClientConfig) -> socket.socket:
+def _connect(address: Address, config: ClientConfig) -> Transport:
     """To any of the addresses a name resolves to."""
     cause = "the name has no address"
     try:
@@ -263,23 +281,21 @@ def _connect(address: Address, config: ClientConfig) -> socket.socket:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.settimeout(config.socket_connection_setup_timeout_ms / 1000)
             sock.connect(target)
-            sock.settimeout(None)  # from here on the kernel's timeouts hold
-            return sock
         except TimeoutError:
             cause = "no connection within socket.connection.setup.timeout.ms"
         except OSError as error:
             cause = str(error)
+        else:
+            return _transport(sock, address, config)
         sock.close()
     raise BrokerUnavailable([(str(address), cause)])
 
 
-def _send_all(sock: socket.socket, buffers: list[Buffer]) -> None:
-    """Every byte of every buffer, without joining them."""
-    pending: deque[memoryview] = deque(memoryview(buffer) for buffer in buffers if len(buffer))
-    while pending:
-        sent = sock.sendmsg(list(pending)[:_IOV_MAX])
-        while sent:
-            if sent < len(pending[0]):
-                pending[0] = pending[0][sent:]
-                break
-            sent -= len(pending.popleft())
+def _transport(sock: socket.socket, address: Address, config: ClientConfig) -> Transport:
+    if not config.has_tls:
+        return PlainTransport(sock)
+    try:
+        return TlsTransport(secured(sock, address, config))
+    except ClientError:
+        sock.close()
+        raise

@@ -56,8 +56,43 @@ class NotKafka(ClientError):
 
     def __str__(self) -> str:
         return (
-            f"{self.address} does not answer as a Kafka broker: {self.cause}. Is it a PLAINTEXT listener of a broker?"
+            f"{self.address} does not answer as a Kafka broker: {self.cause}. Is it a listener of a broker, and is "
+            "security.protocol the one that it has?"
         )
+
+
+class TlsFailed(ClientError):
+    """No secure connection. Never retried: neither certificates nor options mend themselves."""
+
+    def __init__(self, address: str, cause: str) -> None:
+        super().__init__(address, cause)
+        self.address = address
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"there is no secure connection to {self.address}: {self.cause}"
+
+
+class AuthenticationFailed(ClientError):
+    """The broker does not believe that the client is who it says. Never retried: some lock a user out who tries."""
+
+    def __init__(self, address: str, cause: str) -> None:
+        super().__init__(address, cause)
+        self.address = address
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"{self.address} does not let this client in: {self.cause}"
+
+
+class TokenUnavailable(Retriable):
+    """There is no token for OAUTHBEARER at the moment."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+
+    def __str__(self) -> str:
+        return f"no token for OAUTHBEARER: {self.args[0]}"
 
 
 class UnsupportedVersion(ClientError):

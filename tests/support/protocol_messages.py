@@ -18,6 +18,7 @@ import kafka.protocol.admin
 import kafka.protocol.consumer
 import kafka.protocol.metadata
 import kafka.protocol.producer
+import kafka.protocol.sasl
 from kafka.protocol.data_container import DataContainer
 from kio.serial import entity_reader, entity_writer
 
@@ -162,6 +163,7 @@ def _kafka_python_type(api: str, side: str) -> Any:
         kafka.protocol.producer,
         kafka.protocol.consumer,
         kafka.protocol.admin,
+        kafka.protocol.sasl,
     ):
         if hasattr(package, name):
             return getattr(package, name)

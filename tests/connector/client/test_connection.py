@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pylog.broker_lite.protocol import metadata
-from pylog.connector.client import connection as connections
 from pylog.connector.client.config import Address, ClientConfig
 from pylog.connector.client.connection import Connection
 from pylog.connector.client.errors import (
@@ -16,6 +15,7 @@ from pylog.connector.client.errors import (
     Retriable,
     UnsupportedVersion,
 )
+from pylog.connector.client.transport import PlainTransport
 from tests.connector.client.fake_kafka import METADATA, VERSIONS, FakeKafka, Fault
 
 REQUEST = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="orders")], False)
@@ -86,7 +86,7 @@ def test_an_answer_in_crumbs_is_put_together(kafka: FakeKafka, open_connection: 
         pytest.param(Fault.WRONG_CORRELATION, NotKafka, "where 1 was asked", id="an answer to another request"),
         pytest.param(Fault.GARBAGE, NotKafka, "does not answer as a Kafka broker", id="garbage"),
         pytest.param(Fault.HUGE, NotKafka, "an answer of 2147483647 bytes", id="a frame of 2 GB"),
-        pytest.param(Fault.HTTP, NotKafka, "PLAINTEXT listener", id="a web server"),
+        pytest.param(Fault.HTTP, NotKafka, "is security.protocol the one", id="a web server"),
     ],
 )
 def test_a_broken_connection_raises_what_broke_it_and_is_of_no_more_use(
@@ -159,7 +159,7 @@ def test_many_small_buffers_and_a_large_one_arrive_as_one_frame_whole() -> None:
         reader.start()
         sock.connect(listener.getsockname())
         size = sum(map(len, body)).to_bytes(4, "big")
-        connections._send_all(sock, [size, *body])
+        PlainTransport(sock).send([size, *body], 30_000)
         reader.join()
     assert bytes(received) == b"".join(body)
 

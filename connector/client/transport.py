@@ -1,0 +1,126 @@
+"""The bytes of a connection, plain or in TLS: all of them or an error, and none later than asked for.
+
+Errors are OSError, TimeoutError among them, and EOFError where the peer has ended it. A timeout leaves the stream
+without a place from which it could be read on.
+"""
+
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from pylog.broker_lite.protocol.wire import Buffer
+
+_IOV_MAX = 1024
+_TIMEVAL = struct.Struct("@ll")
+
+
+class Transport(Protocol):
+    def send(self, buffers: Sequence[Buffer], timeout_ms: int) -> None:
+        """Every byte of every buffer, one behind the other; `timeout_ms` is how long nothing may move."""
+
+    def fill(self, target: memoryview, deadline: float) -> None:
+        """All of `target`, by the clock `time.monotonic`."""
+
+    def is_quiet(self) -> bool:
+        """Whether it is open and nothing stands in it to be read."""
+
+    def close(self) -> None:
+        """Only this process's handle is closed, without a shutdown that a parent or a child would feel."""
+
+
+class PlainTransport:
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(None)  # from here on the kernel's timeouts hold
+        self._socket = sock
+        self._timeout_ms = {socket.SO_RCVTIMEO: 0, socket.SO_SNDTIMEO: 0}
+
+    def send(self, buffers: Sequence[Buffer], timeout_ms: int) -> None:
+        self._set_timeout(socket.SO_SNDTIMEO, timeout_ms)
+        pending: deque[memoryview] = deque(memoryview(buffer) for buffer in buffers if len(buffer))
+        try:
+            while pending:
+                sent = self._socket.sendmsg(list(pending)[:_IOV_MAX])
+                while sent:
+                    if sent < len(pending[0]):
+                        pending[0] = pending[0][sent:]
+                        break
+                    sent -= len(pending.popleft())
+        except BlockingIOError:
+            raise TimeoutError from None
+
+    def fill(self, target: memoryview, deadline: float) -> None:
+        position, end = 0, len(target)
+        while position < end:
+            self._set_timeout(socket.SO_RCVTIMEO, max(1, int((deadline - time.monotonic()) * 1000)))
+            try:
+                received = self._socket.recv_into(target[position:], 0, socket.MSG_WAITALL)
+            except BlockingIOError:
+                raise TimeoutError from None
+            if received == 0:
+                raise EOFError
+            position += received
+            if position < end and time.monotonic() >= deadline:
+                raise TimeoutError
+
+    def _set_timeout(self, option: int, timeout_ms: int) -> None:
+        # A kernel timeout on a blocking socket: with `settimeout` every call would cost a poll() first, and
+        # MSG_WAITALL (a whole frame in one call, outside the GIL) would not wait.
+        if self._timeout_ms[option] != timeout_ms:
+            self._socket.setsockopt(
+                socket.SOL_SOCKET, option, _TIMEVAL.pack(timeout_ms // 1000, timeout_ms % 1000 * 1000)
+            )
+            self._timeout_ms[option] = timeout_ms
+
+    def is_quiet(self) -> bool:
+        try:
+            # Readable while nothing is expected: the broker closed it (b""), or its answers are out of step.
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class TlsTransport:
+    """Over a socket whose handshake is done. TLS has records of its own, so there is nothing to gain from the kernel's
+    gathering and waiting; and what stands in the socket may be for TLS alone, so that only reading can tell."""
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        self._socket = sock
+
+    def send(self, buffers: Sequence[Buffer], timeout_ms: int) -> None:
+        self._socket.settimeout(timeout_ms / 1000)
+        self._socket.sendall(b"".join(buffers))
+
+    def fill(self, target: memoryview, deadline: float) -> None:
+        position, end = 0, len(target)
+        while position < end:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left)
+            received = self._socket.recv_into(target[position:])
+            if received == 0:
+                raise EOFError
+            position += received
+
+    def is_quiet(self) -> bool:
+        self._socket.settimeout(0)
+        try:
+            self._socket.recv(1)
+        except ssl.SSLWantReadError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        self._socket.close()
