@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+import psutil
 from pyspark.sql import SparkSession
 
 import pylog
@@ -49,3 +50,20 @@ def session(skipped: list[str]) -> Iterator[tuple[SparkSession, list[str]]]:
             yield spark, formats
         finally:
             spark.stop()
+
+
+def processes(session: SparkSession) -> list[psutil.Process]:
+    """Spark's own, and the Python processes that it runs tasks in."""
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    java = psutil.Process(gateway.proc.pid)
+    return [java, *java.children(recursive=True)]
+
+
+def cpu_seconds(session: SparkSession) -> float:
+    """Of all of them, also of those that have ended."""
+    total = 0.0
+    for one in processes(session):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(one.cpu_times()[:4])
+    return total
