@@ -58,6 +58,12 @@ def truncated(topic: str, partition: int, reached: int, log_end: int) -> Loss:
     return Loss(topic, partition, log_end, reached, why)
 
 
+def beyond(topic: str, partition: int, wanted: int, log_end: int) -> Loss:
+    """Asked for by a user, not by what was read before."""
+    why = f"the log ends at {log_end}, and startingOffsets asks for {wanted}"
+    return Loss(topic, partition, log_end, wanted, why)
+
+
 def deleted(topic: str, partition: int, start: int, end: int | None, *, whole_topic: bool) -> Loss:
     what = f"the topic {topic!r} does" if whole_topic else "the partition does"
     return Loss(topic, partition, start, end, f"{what} not exist any more; it was deleted")

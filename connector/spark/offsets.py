@@ -128,10 +128,11 @@ def _at_group(cluster: Cluster, option: str, wanted: AtGroup, partitions: list[T
     group = cluster.config.group_id
     committed = cluster.committed_offsets(group, partitions)
     none = [place for place in partitions if place not in committed]
-    if none and wanted.without_commit is None:
+    if not none:
+        return committed
+    if wanted.without_commit is None:
         raise ValueError(
             f"{option} is group, and the group {group!r} has no commit for {text(none)}. To start there all the same, "
             "set startingOffsetsWithoutCommit to earliest or latest"
         )
-    looked_up = cluster.list_offsets(dict.fromkeys(none, wanted.without_commit)) if none else {}
-    return {**committed, **looked_up}
+    return {**committed, **cluster.list_offsets(dict.fromkeys(none, wanted.without_commit))}

@@ -1,49 +1,64 @@
 """`spark.readStream`: which offsets each micro-batch reads, and the group's offsets once it is done.
 
 One reader lives on the driver for a whole query and plans; others, in tasks, only `read`. Spark's checkpoint is the
-truth; what is committed to `kafka.group.id` follows it, for lag to be seen, and is never read back.
+truth: whatever a batch was planned by is in the offset that ends it, or can be found out again.
 """
 
-import logging
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
-from pylog.connector.client.cluster import LATEST, Cluster, TopicPartition
-from pylog.connector.client.errors import ClientError, ConfigError, UnknownTopic
+from pylog.connector.client.cluster import Cluster, TopicPartition
+from pylog.connector.client.errors import ConfigError, UnknownPartition, UnknownTopic
+from pylog.connector.client.sizes import sample_sizes
 from pylog.connector.client.waiter import wait_for_records
+from pylog.connector.spark.admission import TriggerDelay, byte_limited
+from pylog.connector.spark.checkpoint import Mark, id_text
 from pylog.connector.spark.contact import contact
-from pylog.connector.spark.offsets import AtGroup, AtTime, JsonOffsets, Offsets, from_json, resolve, text, to_json
+from pylog.connector.spark.data_loss import Loss, deleted, dropped, recreated, report, truncated
+from pylog.connector.spark.groups import GroupCommits
+from pylog.connector.spark.offsets import JsonOffsets, Offsets, resolve, to_json
 from pylog.connector.spark.options import SourceOptions
-from pylog.connector.spark.plan import limited, ranges
-from pylog.connector.spark.read import RangePartition, read_partition, report_loss
+from pylog.connector.spark.plan import OffsetRange, limited, ranges, split
+from pylog.connector.spark.read import RangePartition, read_partition
+from pylog.connector.spark.resume import starts, without_start
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = logging.getLogger(__name__)
-
-COMMIT_TIMEOUT_MS = 5_000  # a group's offsets are not worth holding up a query
 IDLE_WAIT_MS_MAX = 200  # how long an idle trigger waits for records; also how long a stop may have to wait
-_BACKWARDS_ATTEMPTS = 4  # a new leader may answer with an older end for a moment
-_BACKWARDS_PAUSE_MS = 250
+T = TypeVar("T")
+_GONE = (UnknownTopic, UnknownPartition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._initial: Offsets | None = None  # set when this run began a new query
-        self._pinned = False  # whether the first batch of a new query has its end in the log
+        self._initial: Mark | None = None  # set when this run began a new query
+        self._query: str | None = None
         self._latest: Offsets = {}  # as last heard
+        self._earliest: Offsets = {}
+        self._earliest_known_at = float("-inf")
         self._target: Offsets | None = None  # where AvailableNow ends
-        self._committed: Offsets = {}
+        self._groups = GroupCommits(options.client)
+        self._delay: TriggerDelay | None = None
+        if options.offsets_per_trigger_min is not None:
+            self._delay = TriggerDelay(options.offsets_per_trigger_min, options.trigger_delay_ms_max)
         self._idle_wait_ms = 0
+        self._reported: set[Loss] = set()
 
     @property
     def _cluster(self) -> Cluster:
@@ -51,162 +66,249 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # What Spark asks, in the order of a trigger
 
-    def initialOffset(self) -> JsonOffsets:
+    def initialOffset(self) -> dict[str, Any]:
         """Asked twice for the first batch: both answers must agree, or records between them would be lost."""
         if self._initial is None:
             contact(self._options.client, self._options.contact_timeout_ms)
             places = self._options.subscription.partitions(self._cluster)
             option, wanted = self._options.starting
             try:
-                self._initial = resolve(self._cluster, option, wanted, places)
+                offsets = resolve(self._cluster, option, wanted, places)
             except ValueError as error:
                 raise ConfigError(str(error)) from None
-        return to_json(self._initial)
+            self._initial = Mark(offsets, self._topic_ids(offsets), self._name_of_query(None))
+        return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        rows_max = self._options.offsets_per_trigger_max
-        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
+        """One of the limits that are set: Spark knows no two at once, and says ReadAllAvailable for Trigger.Once."""
+        options = self._options
+        if options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(options.offsets_per_trigger_max)
+        if options.bytes_per_trigger_max is not None:
+            return ReadMaxBytes(options.bytes_per_trigger_max)
+        if options.offsets_per_trigger_min is not None:
+            return ReadMinRows(options.offsets_per_trigger_min)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._cluster.latest(self._places({}))
+        def target() -> Offsets:
+            return self._cluster.latest(self._options.subscription.partitions(self._cluster, lambda missing: None))
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> JsonOffsets:
+        self._target = self._while_topics_go(target)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` where there is nothing to read.
 
         `start` is the end of all that is done, so this is also where the group's offsets are committed: `commit`
         is not called for the last batch."""
-        begin = from_json(start)
-        if begin == self._initial and not self._pinned:
-            self._pinned = True
-            if self._starts_at_latest():
-                # The first batch is empty, and its end is then in the checkpoint: were it replayed after a crash,
-                # `latest` would be another offset, and the records in between lost.
-                return to_json(begin)
-        else:
+        begin = Mark.from_json(start)
+        if begin == self._initial:
+            return self._while_topics_go(lambda: self._next_end(begin, limit))._replace(first=begin.offsets).to_json()
+        try:
+            end = self._while_topics_go(lambda: self._next_end(begin, limit))
+        finally:
             self._commit_group(begin)
-        end = self._next_end(begin, limit)
-        if end != begin:
-            self._idle_wait_ms = 0
-        elif self._target is None:
-            end = self._wait_for_more(begin, limit)
-        return to_json(end)
+        if _same(begin, end) and self._target is None and self._wait(begin):
+            end = self._while_topics_go(lambda: self._next_end(begin, limit))
+        if _same(begin, end):
+            return start
+        self._idle_wait_ms = 0
+        return end.to_json()
 
     def reportLatestOffset(self) -> JsonOffsets | None:
         return to_json(self._latest) if self._latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begin, until = from_json(start), from_json(end)
-        if any(until[place] > self._latest.get(place, -1) for place in until):  # a batch of an earlier run
-            self._latest = self._latest_of(begin)
-            self._check_end(until)
-        if begin == self._initial:  # a first batch, replayed: its end was settled before this start
-            begin = {place: min(begin[place], until[place]) for place in begin.keys() & until.keys()}
-        return [RangePartition(found) for found in ranges(self._begin(begin, until), until)]
+        if start == end:
+            return []
+        begin, until = Mark.from_json(start), Mark.from_json(end)
+        is_first = begin == self._initial
+        if until.first is not None:
+            begin = Mark(until.first, until.topic_ids)
+        elif is_first:  # replayed, from an older version: its end was settled before this start
+            clamped = {place: min(offset, until.offsets.get(place, offset)) for place, offset in begin.offsets.items()}
+            begin = begin._replace(offsets=clamped)
+        found = self._while_topics_go(lambda: self._ranges(begin, until, is_first))
+        return [RangePartition(offset_range) for offset_range in found]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._commit_group(from_json(end))
+        self._commit_group(Mark.from_json(end))
 
     # Where a batch ends
 
-    def _starts_at_latest(self) -> bool:
-        match self._options.starting.wanted:
-            case AtGroup():
-                return True  # the group may have moved on
-            case AtTime(none_is_latest=none_is_latest):
-                return none_is_latest
-            case dict() as offsets:
-                return LATEST in offsets.values()
-            case wanted:
-                return wanted == LATEST
-
-    def _next_end(self, begin: Offsets, limit: ReadLimit) -> Offsets:
+    def _next_end(self, begin: Mark, limit: ReadLimit) -> Mark:
         self._latest = self._latest_of(begin)
-        until = self._latest
-        if self._target is not None:
-            until = {
-                # a query that starts at `latest` begins behind its target if records came in between
-                place: min(offset, max(self._target[place], begin.get(place, 0)))
-                for place, offset in until.items()
-                if place in self._target
-            }
-        if isinstance(limit, ReadMaxRows):
-            return limited(self._begin(begin, until), until, limit.max_rows)
+        until = Mark(self._up_to_target(begin.offsets), self._topic_ids(self._latest), self._name_of_query(begin.query))
+        start = self._starts(begin, until, is_first=begin == self._initial)
+        end = self._admitted(start, until.offsets, limit)
+        return until._replace(offsets=end) if end is not None else begin
+
+    def _up_to_target(self, begin: Offsets) -> Offsets:
+        if self._target is None:
+            return dict(self._latest)
+        return {
+            # a query that starts at `latest` begins behind its target if records came in between
+            place: min(offset, max(self._target[place], begin.get(place, 0)))
+            for place, offset in self._latest.items()
+            if place in self._target
+        }
+
+    def _admitted(self, start: Offsets, until: Offsets, limit: ReadLimit) -> Offsets | None:
+        """None: too little to begin with. AvailableNow takes what is there to its end, however little."""
         if isinstance(limit, ReadAllAvailable):
-            self._begin(begin, until)
-            return dict(until)
-        raise NotImplementedError(f"a read limit of {type(limit).__name__}")
+            return until
+        if self._delay is not None and self._target is None:
+            waiting = sum(max(0, end - start[place]) for place, end in until.items())
+            if not self._delay.fires(waiting):
+                return None
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.offsets_per_trigger_max
+        bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_per_trigger_max
+        if rows_max is not None:
+            until = limited(start, until, rows_max)
+        if bytes_max is not None:
+            until = byte_limited(start, until, bytes_max, lambda offsets: sample_sizes(self._cluster, offsets))
+        return until
 
-    def _wait_for_more(self, begin: Offsets, limit: ReadLimit) -> Offsets:
-        """Spark asks an idle source again at once: waiting here, longer each time, spares the broker."""
-        if wait_for_records(self._cluster, begin, self._idle_wait_ms):
-            begin = self._next_end(begin, limit)
-            self._idle_wait_ms = 0
-        else:
-            self._idle_wait_ms = min(2 * self._idle_wait_ms + 10, IDLE_WAIT_MS_MAX)
-        return begin
+    def _wait(self, begin: Mark) -> bool:
+        """Whether it is worth another look. Spark asks an idle source again at once: waiting here, longer each time,
+        spares the broker."""
+        wait_ms, self._idle_wait_ms = self._idle_wait_ms, min(2 * self._idle_wait_ms + 10, IDLE_WAIT_MS_MAX)
+        if (
+            self._delay is not None
+            and self._latest.keys() <= begin.offsets.keys()
+            and any(self._latest[place] > begin.offsets[place] for place in self._latest)
+        ):
+            time.sleep(min(wait_ms, self._delay.left_ms) / 1000)  # there are records, but too few
+            return True
+        return wait_for_records(self._cluster, begin.offsets, wait_ms)
 
-    def _latest_of(self, begin: Offsets) -> Offsets:
-        """The ends of all partitions. Where one lies before what was read already, it is asked for again."""
+    # What the cluster holds
+
+    def _latest_of(self, begin: Mark) -> Offsets:
+        """The ends of all partitions. Where one lies before what was read already, it is asked for again: a new leader
+        may answer with an older end for a moment, and a topic may have been made anew."""
         attempts = 0
         while True:
             latest = self._cluster.latest(self._places(begin))
             attempts += 1
-            if attempts == _BACKWARDS_ATTEMPTS or all(latest[place] >= begin.get(place, 0) for place in latest):
+            remade = begin.remade(self._topic_ids(latest))
+            if attempts >= self._options.look_up_attempts or not any(
+                latest[place] < begin.offsets.get(place, 0) and place[0] not in remade for place in latest
+            ):
                 return latest
-            time.sleep(_BACKWARDS_PAUSE_MS / 1000)
+            time.sleep(self._options.look_up_pause_ms / 1000)
             self._options.subscription.expire(self._cluster)
 
-    def _places(self, begin: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    def _places(self, begin: Mark) -> list[TopicPartition]:
         def missing(error: UnknownTopic) -> None:
-            if self._options.fail_on_data_loss and not any(error.topic == known for known, _ in begin):
-                raise error
-            report_loss(self._options.fail_on_data_loss, str(error))
+            if not any(error.topic == known for known, _ in begin.offsets):  # else it is reported as a loss
+                if self._options.fail_on_data_loss:
+                    raise error
+                self._report([deleted(error.topic, 0, 0, None, whole_topic=True)])
 
         return self._options.subscription.partitions(self._cluster, missing)
 
+    def _topic_ids(self, places: Mapping[TopicPartition, int]) -> dict[str, str]:
+        """Of the topics of these partitions, as metadata has them that was asked for before."""
+        ids = {topic: id_text(self._cluster.topic_id(topic)) for topic in {topic for topic, _ in places}}
+        return {topic: topic_id for topic, topic_id in ids.items() if topic_id}
+
+    def _earliest_of(self, places: set[TopicPartition], behind: set[TopicPartition]) -> Offsets:
+        """The first offsets of `places`, and of those `behind` as they were known a moment ago at the latest."""
+        age_ms = (time.monotonic() - self._earliest_known_at) * 1000
+        if (behind and age_ms >= self._options.client.metadata_max_age_ms) or not behind <= self._earliest.keys():
+            self._earliest = self._cluster.earliest(places | behind)
+            self._earliest_known_at = time.monotonic()
+        elif places:
+            self._earliest |= self._cluster.earliest(places)
+        return self._earliest
+
     # Where it begins
 
-    def _begin(self, begin: Offsets, until: Offsets) -> Offsets:
-        """`begin` for exactly the partitions of `until`: new ones at their earliest, gone ones reported."""
-        if gone := begin.keys() - until.keys():
-            self._report(f"{text(gone)}: no longer there")
-        shrunk = {place for place in begin.keys() & until.keys() if until[place] < begin[place]}
-        for topic, partition in sorted(shrunk):
-            place = topic, partition
-            self._report(f"{topic}-{partition} was read up to offset {begin[place]}, and now ends at {until[place]}")
-        new = until.keys() - begin.keys()
-        earliest = self._cluster.earliest(new | shrunk) if new or shrunk else {}
-        for topic, partition in sorted(new):
-            if earliest[topic, partition] > 0:
-                self._report(f"{topic}-{partition} is new, and starts at offset {earliest[topic, partition]}, not 0")
-        return {place: earliest[place] if place in earliest else begin[place] for place in until}
+    def _starts(self, begin: Mark, until: Mark, is_first: bool) -> Offsets:
+        """The starts of the partitions of `until`. What is lost before them is reported."""
+        behind = {place for place, offset in begin.offsets.items() if until.offsets.get(place, 0) > offset}
+        earliest = self._earliest_of(without_start(begin, until), behind)
+        found, losses = starts(begin, until, earliest, is_first)
+        gone = begin.offsets.keys() - until.offsets.keys()
+        self._report([self._gone(place, begin.offsets[place]) for place in sorted(gone)] + losses)
+        return found
 
-    def _check_end(self, until: Offsets) -> None:
-        """Of a batch whose end an earlier run has settled."""
-        for (topic, partition), end in until.items():
-            latest = self._latest.get((topic, partition), -1)
-            if end > latest:
-                self._report(f"{topic}-{partition} was to be read up to offset {end}, and ends at {latest}")
-                until[topic, partition] = max(latest, 0)
+    def _ranges(self, begin: Mark, until: Mark, is_first: bool) -> list[OffsetRange]:
+        if any(offset > self._latest.get(place, -1) for place, offset in until.offsets.items()):
+            self._latest = self._latest_of(until)
+            until = self._still_there(begin, until)  # a batch of an earlier run
+        whole = ranges(self._starts(begin, until, is_first), until.offsets)
+        return split(whole, self._options.partitions_min, self._options.records_per_partition_max)
 
-    def _report(self, what: str) -> None:
-        report_loss(self._options.fail_on_data_loss, what)
+    def _still_there(self, begin: Mark, until: Mark) -> Mark:
+        """What of a batch can be read whose end was settled by an earlier run."""
+        remade = until.remade(self._topic_ids(self._latest))
+        there: Offsets = {}
+        losses: list[Loss] = []
+        for place, end in sorted(until.offsets.items()):
+            topic, partition = place
+            start = begin.offsets.get(place, 0)
+            if topic in remade:
+                losses += [recreated(topic, partition, start, end, *remade[topic])] if start < end else []
+                there[place] = start
+            elif place not in self._latest:
+                losses += [self._gone(place, start, end)] if start < end else []
+                there[place] = start
+            elif end > self._latest[place]:
+                losses.append(truncated(topic, partition, end, self._latest[place]))
+                there[place] = self._latest[place]
+            else:
+                there[place] = end
+        self._report(losses)
+        return until._replace(offsets=there)
+
+    def _gone(self, place: TopicPartition, start: int, end: int | None = None) -> Loss:
+        topic, partition = place
+        try:
+            partitions = self._cluster.partitions(topic)
+        except UnknownTopic:
+            return deleted(topic, partition, start, end, whole_topic=True)
+        if partition in partitions:
+            return dropped(topic, partition, start)
+        return deleted(topic, partition, start, end, whole_topic=False)
+
+    def _report(self, losses: list[Loss]) -> None:
+        """Once: a batch is looked at several times."""
+        report(self._options.fail_on_data_loss, [loss for loss in losses if loss not in self._reported])
+        self._reported.update(losses)
+
+    def _while_topics_go(self, look: Callable[[], T]) -> T:
+        """What `look` returns; a topic that is deleted while it looks is looked for anew."""
+        attempts = 0
+        while True:
+            try:
+                return look()
+            except _GONE:
+                attempts += 1
+                if attempts >= self._options.look_up_attempts:
+                    raise
+                self._options.subscription.expire(self._cluster)
 
     # The group
 
-    def _commit_group(self, done: Offsets) -> None:
-        """A failure is a warning: the checkpoint has the offsets, and the next commit brings them along."""
-        group = self._options.client.group_id
-        changed = {place: offset for place, offset in done.items() if self._committed.get(place) != offset}
-        if not group or not changed:
-            return
-        timeout_ms = min(COMMIT_TIMEOUT_MS, self._options.client.default_api_timeout_ms)
-        try:
-            Cluster.of(replace(self._options.client, default_api_timeout_ms=timeout_ms)).commit_offsets(group, changed)
-        except ClientError as error:
-            _log.warning("the offsets of the group %r were not committed: %s", group, error)
-        else:
-            self._committed.update(changed)
+    def _name_of_query(self, known: str | None) -> str:
+        """Once made up, it is in the checkpoint."""
+        self._query = known or self._query or str(uuid.uuid4())
+        return self._query
+
+    def _commit_group(self, done: Mark) -> None:
+        group = self._options.client.group_id or f"{self._options.group_id_prefix}-{self._name_of_query(done.query)}"
+        there = self._latest or done.offsets  # no broker takes a commit for what was deleted
+        self._groups.commit(
+            group,
+            {place: offset for place, offset in done.offsets.items() if offset <= there.get(place, -1)},
+        )
+
+
+def _same(begin: Mark, end: Mark) -> bool:
+    """Whether there is nothing to read in between."""
+    return begin.offsets == end.offsets and not begin.remade(end.topic_ids)

@@ -9,12 +9,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.config import ClientConfig
 from pylog.connector.client.errors import ConfigError, UnknownTopic
 from pylog.connector.spark.errors import DataLoss
-from pylog.connector.spark.offsets import JsonOffsets
+from pylog.connector.spark.groups import GroupCommits
+from pylog.connector.spark.offsets import NOTE
 from pylog.connector.spark.option_rows import Taker
 from pylog.connector.spark.options import source_options
 from pylog.connector.spark.plan import OffsetRange
@@ -33,14 +35,26 @@ NewReader = Callable[..., StreamReader]
 def new_reader(bootstrap_servers: str) -> NewReader:
     def new_reader(topic: str, startingOffsets: str = "earliest", **options: str) -> StreamReader:
         given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic, "startingOffsets": startingOffsets}
-        given["kafka.metadata.max.age.ms"] = "0"
+        given |= {"kafka.metadata.max.age.ms": "0", "fetchOffset.retryIntervalMs": "100"}
         return StreamReader(source_options(given | options, Taker.STREAM), source_schema(False))
 
     return new_reader
 
 
-def planned(reader: StreamReader, start: JsonOffsets, end: JsonOffsets) -> list[OffsetRange]:
+Json = dict[str, Any]
+
+
+def planned(reader: StreamReader, start: Json, end: Json) -> list[OffsetRange]:
     return [partition.value for partition in reader.partitions(start, end)]
+
+
+def plain(offset: Json) -> Json:
+    """As Spark's connector would write it."""
+    return {topic: partitions for topic, partitions in offset.items() if topic != NOTE}
+
+
+def looked(reader: StreamReader, start: Json, limit: ReadLimit = ALL) -> Json:
+    return plain(reader.latestOffset(start, limit))
 
 
 def test_a_new_query_reads_from_earliest_to_latest(
@@ -50,10 +64,10 @@ def test_a_new_query_reads_from_earliest_to_latest(
     produce(topic, 0, 3)
     reader = new_reader(topic)
     start = reader.initialOffset()
-    assert start == {topic: {"0": 0, "1": 0}}
+    assert plain(start) == {topic: {"0": 0, "1": 0}}
     end = reader.latestOffset(start, ALL)
-    assert end == {topic: {"0": 3, "1": 0}}
-    assert reader.reportLatestOffset() == end
+    assert plain(end) == {topic: {"0": 3, "1": 0}}
+    assert reader.reportLatestOffset() == plain(end)
     assert planned(reader, start, end) == [OffsetRange(topic, 0, 0, 3)]
     assert planned(reader, end, end) == []
     assert reader.latestOffset(end, ALL) == end
@@ -66,34 +80,45 @@ def test_the_first_offset_stays_the_same_while_records_arrive(
     reader = new_reader(topic, "latest")
     first = reader.initialOffset()
     produce(topic, 0, 2)
-    assert reader.initialOffset() == first == {topic: {"0": 0}}
+    assert reader.initialOffset() == first
+    assert plain(first) == {topic: {"0": 0}}
 
 
-def test_a_query_that_starts_at_latest_pins_its_start_with_an_empty_batch(
+def test_a_first_batch_from_latest_that_is_replayed_reads_what_it_was_to_read(
     new_topic: NewTopic, produce: Produce, new_reader: NewReader
 ) -> None:
-    topic = new_topic()
-    produce(topic, 0, 5)
-    reader = new_reader(topic, "latest")
-    start = reader.initialOffset()
-    produce(topic, 0, 2)
-    assert reader.latestOffset(start, ALL) == start == {topic: {"0": 5}}
-    assert reader.latestOffset(start, ALL) == {topic: {"0": 7}}
-
-
-def test_a_replayed_first_batch_from_latest_is_empty_and_nothing_behind_it_is_lost(
-    new_topic: NewTopic, produce: Produce, new_reader: NewReader
-) -> None:
+    """`latest` is another offset by then: where the batch began is in its end."""
     topic = new_topic()
     produce(topic, 0, 5)
     crashed = new_reader(topic, "latest")
-    end_in_log = crashed.latestOffset(crashed.initialOffset(), ALL)
+    start = crashed.initialOffset()
+    produce(topic, 0, 2)
+    end_in_log = crashed.latestOffset(start, ALL)
+    assert planned(crashed, start, end_in_log) == [OffsetRange(topic, 0, 5, 7)]
     produce(topic, 0, 4)
     again = new_reader(topic, "latest")
-    start = again.initialOffset()
-    assert start == {topic: {"0": 9}}
+    assert planned(again, again.initialOffset(), end_in_log) == [OffsetRange(topic, 0, 5, 7)]
+    assert looked(again, end_in_log) == {topic: {"0": 11}}
+
+
+def test_a_replayed_first_batch_of_an_older_version_is_empty_and_nothing_behind_it_is_lost(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 9)
+    again = new_reader(topic, "latest")
+    start, end_in_log = again.initialOffset(), {topic: {"0": 5}}
+    assert plain(start) == {topic: {"0": 9}}
     assert planned(again, start, end_in_log) == []
-    assert again.latestOffset(end_in_log, ALL) == {topic: {"0": 9}}
+    assert looked(again, end_in_log) == {topic: {"0": 9}}
+
+
+def test_what_did_not_change_goes_back_as_it_came(new_topic: NewTopic, produce: Produce, new_reader: NewReader) -> None:
+    """Spark compares text: an offset without a note, or in another order, must not make a batch of nothing."""
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 3)
+    start = {topic: {"1": 0, "0": 3}}
+    assert json.dumps(new_reader(topic).latestOffset(start, ALL)) == json.dumps(start)
 
 
 def test_offsets_by_partition_are_resolved(new_topic: NewTopic, produce: Produce, new_reader: NewReader) -> None:
@@ -101,7 +126,7 @@ def test_offsets_by_partition_are_resolved(new_topic: NewTopic, produce: Produce
     for partition in range(3):
         produce(topic, partition, 4)
     reader = new_reader(topic, json.dumps({topic: {"0": 2, "1": -1, "2": -2}}))
-    assert reader.initialOffset() == {topic: {"0": 2, "1": 4, "2": 0}}
+    assert plain(reader.initialOffset()) == {topic: {"0": 2, "1": 4, "2": 0}}
 
 
 @pytest.mark.parametrize("named", [{"0": 0}, {"0": 0, "1": 0, "2": 0}], ids=["too few", "too many"])
@@ -121,8 +146,8 @@ def test_a_limit_is_the_default_and_is_kept(new_topic: NewTopic, produce: Produc
     assert reader.getDefaultReadLimit() == ReadMaxRows(8)
     assert new_reader(topic).getDefaultReadLimit() == ALL
     start = reader.initialOffset()
-    assert reader.latestOffset(start, ReadMaxRows(8)) == {topic: {"0": 6, "1": 2}}
-    assert reader.latestOffset(start, ALL) == {topic: {"0": 30, "1": 10}}  # Trigger.Once
+    assert looked(reader, start, ReadMaxRows(8)) == {topic: {"0": 6, "1": 2}}
+    assert looked(reader, start) == {topic: {"0": 30, "1": 10}}  # Trigger.Once
 
 
 def test_available_now_ends_where_the_topic_ended_when_it_began(
@@ -135,7 +160,7 @@ def test_available_now_ends_where_the_topic_ended_when_it_began(
     produce(topic, 0, 5)
     ends = []
     start = reader.initialOffset()
-    while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
+    while plain(end := reader.latestOffset(start, ReadMaxRows(4))) != plain(start):
         ends.append(end[topic]["0"])
         start = end
     assert ends == [4, 8, 10]
@@ -151,9 +176,10 @@ def test_available_now_from_latest_ends_where_it_starts_though_records_come(
     reader.prepareForTriggerAvailableNow()
     produce(topic, 0, 5)
     start = reader.initialOffset()
-    assert start == {topic: {"0": 15}}
-    assert reader.latestOffset(start, ALL) == start
-    assert reader.latestOffset(start, ALL) == start
+    assert plain(start) == {topic: {"0": 15}}
+    end = reader.latestOffset(start, ALL)
+    assert plain(end) == plain(start)
+    assert reader.latestOffset(end, ALL) == end
 
 
 def test_a_new_partition_is_read_from_its_first_offset(
@@ -164,7 +190,7 @@ def test_a_new_partition_is_read_from_its_first_offset(
     produce(topic, 1, 3)
     reader = new_reader(topic, "latest")
     before = {topic: {"0": 2}}  # as a checkpoint from a time with one partition has it
-    assert reader.latestOffset(before, ReadMaxRows(2)) == {topic: {"0": 2, "1": 2}}
+    assert looked(reader, before, ReadMaxRows(2)) == {topic: {"0": 2, "1": 2}}
     end = reader.latestOffset(before, ALL)
     assert planned(reader, before, end) == [OffsetRange(topic, 1, 0, 3)]
 
@@ -187,9 +213,10 @@ def test_an_idle_source_hears_of_records_while_it_waits(
 
     wait_for_records = stream_source.wait_for_records
     monkeypatch.setattr(stream_source, "wait_for_records", produce_meanwhile)
+    start = reader.latestOffset(start, ALL)  # the first batch is made at once, of nothing
     for _ in range(4):
         assert reader.latestOffset(start, ALL) == start
-    assert reader.latestOffset(start, ALL) == {topic: {"0": 1}}
+    assert looked(reader, start) == {topic: {"0": 1}}
     assert waits == sorted(set(waits)), "each wait is longer than the last"
     assert waits[-1] <= stream_source.IDLE_WAIT_MS_MAX
 
@@ -227,11 +254,30 @@ def test_the_group_is_committed_by_commit_too_and_only_when_something_changed(
     assert commits == [("g", {(topic, 0): 3, (topic, 1): 4}), ("g", {(topic, 1): 5})]
 
 
-def test_without_a_group_nothing_is_committed(
-    new_topic: NewTopic, new_reader: NewReader, monkeypatch: pytest.MonkeyPatch
+def test_without_a_group_the_query_has_one_of_its_own_and_keeps_it(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster
 ) -> None:
-    monkeypatch.setattr(Cluster, "commit_offsets", lambda *_: pytest.fail("there is no group"))
-    new_reader(new_topic()).commit({"t": {"0": 1}})
+    topic = new_topic()
+    produce(topic, 0, 3)
+    reader = new_reader(topic)
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    group = f"spark-kafka-source-{end[NOTE]['query']}"
+    assert reader.latestOffset(end, ALL) == end
+    assert cluster.committed_offsets(group) == {(topic, 0): 3}
+    produce(topic, 0, 2)
+    restarted = new_reader(topic)
+    second = restarted.latestOffset(end, ALL)
+    assert restarted.latestOffset(second, ALL) == second
+    assert cluster.committed_offsets(group) == {(topic, 0): 5}
+    named = new_reader(topic, groupIdPrefix="orders")
+    named.latestOffset(second, ALL)
+    assert cluster.committed_offsets(f"orders-{end[NOTE]['query']}") == {(topic, 0): 5}
+
+
+def test_two_queries_have_two_groups(new_topic: NewTopic, new_reader: NewReader) -> None:
+    topic = new_topic()
+    one, other = (new_reader(topic).initialOffset()[NOTE]["query"] for _ in range(2))
+    assert one != other
 
 
 def test_a_commit_that_fails_is_a_warning_and_is_made_up_for(
@@ -249,8 +295,28 @@ def test_a_commit_that_fails_is_a_warning_and_is_made_up_for(
     reader = new_reader(topic, **{"kafka.group.id": "g"})
     reader.commit({topic: {"0": 1}})
     assert "the offsets of the group 'g' were not committed" in caplog.text
-    reader.commit({topic: {"0": 1}})
+    while len(commits) < 2:  # soon, but not at once
+        reader.commit({topic: {"0": 1}})
     assert commits == [{(topic, 0): 1}, {(topic, 0): 1}]
+
+
+def test_commits_that_fail_slowly_are_not_tried_at_every_trigger(
+    bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, attempts = 0.0, []
+
+    def fail_slowly(self: Cluster, group: str, offsets: dict[tuple[str, int], int]) -> None:
+        nonlocal now
+        attempts.append(now)
+        now += 5
+        raise UnknownTopic("the coordinator's")
+
+    monkeypatch.setattr(Cluster, "commit_offsets", fail_slowly)
+    commits = GroupCommits(ClientConfig.parse({"bootstrap.servers": bootstrap_servers}), clock=lambda: now)
+    for offset in range(120):
+        commits.commit("g", {("t", 0): offset})
+        now += 1
+    assert attempts == [0, 55, 110]
 
 
 # Records that are gone
@@ -268,10 +334,11 @@ def shrunk(new_topic: NewTopic, produce: Produce, cluster: Cluster) -> str:
 
 def test_an_end_before_what_was_read_is_data_loss(shrunk: str, new_reader: NewReader) -> None:
     reader = new_reader(shrunk)
-    with pytest.raises(DataLoss, match=f"{shrunk}-0 was read up to offset 10, and now ends at 4.*failOnDataLoss"):
+    gone = rf"{shrunk}-0: the offsets \[4, 10\) are gone: the log ends at 4 now.*set failOnDataLoss to false"
+    with pytest.raises(DataLoss, match=gone):
         reader.latestOffset({shrunk: {"0": 10}}, ALL)
-    with pytest.raises(DataLoss, match=f"{shrunk}-0 was read up to offset 10, and now ends at 4"):
-        reader.partitions({shrunk: {"0": 10}}, {shrunk: {"0": 4}})
+    with pytest.raises(DataLoss, match=gone):
+        new_reader(shrunk).partitions({shrunk: {"0": 10}}, {shrunk: {"0": 4}})
 
 
 def test_without_fail_on_data_loss_reading_goes_on_at_the_earliest(
@@ -279,11 +346,11 @@ def test_without_fail_on_data_loss_reading_goes_on_at_the_earliest(
 ) -> None:
     reader = new_reader(shrunk, failOnDataLoss="false")
     start = {shrunk: {"0": 10}}
-    assert reader.latestOffset(start, ReadMaxRows(3)) == {shrunk: {"0": 3}}
+    assert looked(reader, start, ReadMaxRows(3)) == {shrunk: {"0": 3}}
     end = reader.latestOffset(start, ALL)
-    assert end == {shrunk: {"0": 4}}
+    assert plain(end) == {shrunk: {"0": 4}}
     assert planned(reader, start, end) == [OffsetRange(shrunk, 0, 0, 4)]
-    assert "going on with what is there" in caplog.text
+    assert caplog.text.count("going on with the earliest that is there") == 1
     assert reader.latestOffset(end, ALL) == end
 
 
@@ -291,7 +358,7 @@ def test_a_batch_of_an_earlier_run_that_cannot_be_read_any_more_is_data_loss(
     shrunk: str, new_reader: NewReader
 ) -> None:
     start, end = {shrunk: {"0": 2}}, {shrunk: {"0": 10}}
-    with pytest.raises(DataLoss, match=f"{shrunk}-0 was to be read up to offset 10, and ends at 4"):
+    with pytest.raises(DataLoss, match=rf"{shrunk}-0: the offsets \[4, 10\) are gone: the log ends at 4 now"):
         new_reader(shrunk).partitions(start, end)
     assert planned(new_reader(shrunk, failOnDataLoss="false"), start, end) == [OffsetRange(shrunk, 0, 2, 4)]
 
@@ -299,9 +366,9 @@ def test_a_batch_of_an_earlier_run_that_cannot_be_read_any_more_is_data_loss(
 def test_partitions_that_are_gone_are_data_loss(new_topic: NewTopic, new_reader: NewReader) -> None:
     topic = new_topic()
     start = {topic: {"0": 0, "1": 7}}
-    with pytest.raises(DataLoss, match=f"{topic}-1: no longer there"):
+    with pytest.raises(DataLoss, match=f"{topic}-1: the offsets from 7 on are gone: the partition does not exist"):
         new_reader(topic).latestOffset(start, ALL)
-    assert new_reader(topic, failOnDataLoss="false").latestOffset(start, ALL) == {topic: {"0": 0}}
+    assert looked(new_reader(topic, failOnDataLoss="false"), start) == {topic: {"0": 0}}
 
 
 def test_a_topic_that_is_gone_is_data_loss_or_left_out(
@@ -310,9 +377,9 @@ def test_a_topic_that_is_gone_is_data_loss_or_left_out(
     kept, gone = new_topic(), new_topic()
     cluster.delete_topic(gone)
     start = {kept: {"0": 0}, gone: {"0": 7}}
-    with pytest.raises(DataLoss, match=f"the topic '{gone}' does not exist"):
+    with pytest.raises(DataLoss, match=f"{gone}-0: the offsets from 7 on are gone: the topic '{gone}' does not exist"):
         new_reader(f"{kept},{gone}").latestOffset(start, ALL)
-    assert new_reader(f"{kept},{gone}", failOnDataLoss="false").latestOffset(start, ALL) == {kept: {"0": 0}}
+    assert looked(new_reader(f"{kept},{gone}", failOnDataLoss="false"), start) == {kept: {"0": 0}}
 
 
 def test_a_topic_that_never_was_stops_a_new_query(new_reader: NewReader) -> None:

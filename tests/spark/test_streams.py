@@ -116,7 +116,8 @@ def test_a_query_from_latest_reads_what_comes_after_it_began_and_reports_its_lag
     query = copy(source, target, startingOffsets="latest")
     assert finished(query) == [5]
     progress = next(progress for progress in query.recentProgress if progress["numInputRows"])["sources"][0]
-    assert progress["endOffset"] == progress["latestOffset"] == json.dumps({source: {"0": 10}})
+    assert progress["latestOffset"] == json.dumps({source: {"0": 10}})
+    assert json.loads(progress["endOffset"])[source] == {"0": 10}
     assert values(read(target)) == Counter(f"0/{number}" for number in range(5, 10))
 
 

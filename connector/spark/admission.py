@@ -1,0 +1,78 @@
+"""How much a micro-batch takes of what waits: so many offsets, so many bytes; and when it is worth a batch at all.
+
+Spark writes the end of a batch into its log before the batch runs, so nothing here is decided twice.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+from pylog.connector.client.cluster import TopicPartition
+from pylog.connector.client.sizes import Sample
+from pylog.connector.spark.offsets import Offsets
+from pylog.connector.spark.plan import limited
+
+Sampler = Callable[[Offsets], Mapping[TopicPartition, Sample]]
+
+_SAMPLED_AT = (0.0, 0.5, 0.9)  # of a range
+_ROUNDS = 2  # the first samples are of all that waits, the second of what was chosen by them
+
+
+class TriggerDelay:
+    """minOffsetsPerTrigger and maxTriggerDelay, as in Spark's connector: a trigger with too little waits for more, but
+    not for longer than the delay since the last one that did not; the first one does not wait."""
+
+    def __init__(self, offsets_min: int, delay_ms_max: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._offsets_min = offsets_min
+        self._delay_ms_max = delay_ms_max
+        self._clock = clock
+        self._fired_at: float | None = None
+
+    @property
+    def left_ms(self) -> int:
+        """How long a trigger may still wait."""
+        if self._fired_at is None:
+            return 0
+        return max(0, self._delay_ms_max - int((self._clock() - self._fired_at) * 1000))
+
+    def fires(self, waiting: int) -> bool:
+        if waiting < self._offsets_min and self.left_ms > 0:
+            return False
+        self._fired_at = self._clock()
+        return True
+
+
+def byte_limited(begin: Offsets, end: Offsets, bytes_max: int, sample: Sampler) -> Offsets:
+    """The ends of a batch of about `bytes_max` bytes, as they lie in the log: every partition gives the same part of
+    what waits in it, and at least one offset. By samples of what is to be read: exact where these cover it all."""
+    known: dict[tuple[TopicPartition, float], Sample] = {}
+    for _ in range(_ROUNDS):
+        waiting = {place: end[place] - begin[place] for place in end if end[place] > begin[place]}
+        if not waiting:
+            break
+        samples: dict[TopicPartition, list[Sample]] = {place: [] for place in waiting}
+        for part in _SAMPLED_AT:
+            asked = {
+                place: begin[place] + int(part * count)
+                for place, count in waiting.items()
+                if not (samples[place] and samples[place][-1].next_offset >= end[place])
+            }
+            fresh = {place: offset for place, offset in asked.items() if (place, offset) not in known}
+            known.update({(place, fresh[place]): found for place, found in (sample(fresh) if fresh else {}).items()})
+            for place, offset in asked.items():
+                if (place, offset) in known:
+                    samples[place].append(known[place, offset])
+        estimated_bytes = sum(_estimate(samples[place], begin[place], end[place]) for place in waiting)
+        if estimated_bytes <= bytes_max:
+            break
+        end = limited(begin, end, max(1, int(sum(waiting.values()) * bytes_max / estimated_bytes)))
+    return end
+
+
+def _estimate(samples: list[Sample], begin: int, end: int) -> float:
+    """Of one partition: by the mean of its samples' bytes per offset."""
+    spans = [found for found in samples if found.next_offset > found.offset]
+    if not spans:
+        return 0.0
+    if spans[0].offset <= begin and spans[0].next_offset >= end:
+        return spans[0].bytes_before(end)
+    return (end - begin) * sum(found.size_bytes / (found.next_offset - found.offset) for found in spans) / len(spans)
