@@ -18,6 +18,7 @@ from pylog.broker_lite.protocol import (
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.fetch import READ_COMMITTED, READ_UNCOMMITTED
+from pylog.broker_lite.protocol.list_offsets import ListOffsetsPartitionResponse
 from pylog.connector.client.brokers import Brokers
 from pylog.connector.client.config import Address, ClientConfig
 from pylog.connector.client.connection import Connection
@@ -55,9 +56,20 @@ class Cluster(Brokers):
         timestamp is at least the one given, -1 where there is none. One request per leader.
 
         With read_committed a log ends where its first open transaction begins: at its last stable offset."""
-        found: dict[TopicPartition, int] = {}
+        return {place: record.offset for place, record in self._list_offsets(partitions).items()}
 
-        def attempt() -> dict[TopicPartition, int]:
+    def newest_times_ms(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The largest timestamp in each log, of records that are deleted already perhaps; partitions of which it is
+        not known are left out, and so are those of brokers before Kafka 3.0, which would not understand."""
+        found = self._list_offsets(dict.fromkeys(partitions, list_offsets.MAX_TIMESTAMP))
+        return {place: record.timestamp for place, record in found.items() if record.offset >= 0}
+
+    def _list_offsets(
+        self, partitions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
+        found: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+
+        def attempt() -> dict[TopicPartition, ListOffsetsPartitionResponse]:
             by_leader: dict[int, dict[TopicPartition, int]] = {}
             for (topic, partition), timestamp in partitions.items():
                 if (topic, partition) not in found:
@@ -69,7 +81,10 @@ class Cluster(Brokers):
         return self.retrying("listing offsets", attempt, {topic for topic, _ in partitions})
 
     def _list_offsets_of(
-        self, node: int, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int]
+        self,
+        node: int,
+        wanted: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, ListOffsetsPartitionResponse],
     ) -> None:
         request = list_offsets.ListOffsetsRequest(
             isolation_level=self.isolation_level,
@@ -85,6 +100,9 @@ class Cluster(Brokers):
             ],
         )
         with self.broker(node) as connection:
+            if list_offsets.MAX_TIMESTAMP in wanted.values() and connection.version(list_offsets.SPEC) < 7:
+                found |= {place: ListOffsetsPartitionResponse(place[1]) for place in wanted}
+                return
             answer = connection.call(list_offsets.SPEC, request)
         failure = None
         for topic in answer.topics:
@@ -94,7 +112,7 @@ class Cluster(Brokers):
                         partition.error_code, f"listing offsets of {topic.name}-{partition.partition_index}"
                     )
                 else:
-                    found[topic.name, partition.partition_index] = partition.offset
+                    found[topic.name, partition.partition_index] = partition
         if failure is not None:
             raise failure
 

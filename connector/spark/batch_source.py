@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StringType, StructType
 
 from pylog.connector.client.cluster import LATEST, Cluster
 from pylog.connector.client.errors import ConfigError
@@ -12,6 +12,7 @@ from pylog.connector.spark.contact import contact, look_up
 from pylog.connector.spark.offsets import Offsets, resolve
 from pylog.connector.spark.options import SourceOptions
 from pylog.connector.spark.plan import ranges, split
+from pylog.connector.spark.pushdown import Narrowing, narrowed
 from pylog.connector.spark.read import RangePartition, read_partition, report_loss
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._narrowing = Narrowing()  # what filters leave to be read
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
@@ -46,7 +48,7 @@ class BatchReader(DataSourceReader):
             if offset > end[place] and not is_latest:
                 what = f"{starting.option} ({offset}) is behind {ending.option} ({end[place]})"
                 raise ConfigError(f"{topic}-{partition}: {what}")
-        return start, end
+        return self._narrowing.apply(cluster, start, end)
 
     def _keep_within_log(self, cluster: Cluster, start: Offsets, end: Offsets) -> None:
         """Offsets that a user gave may be gone, or not there yet."""
@@ -61,3 +63,13 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(self._options, self._schema, partition)
+
+
+class FilteringBatchReader(BatchReader):
+    """For a session that pushes filters down; in others Spark refuses a reader that takes them."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        if "topic" in self._schema.names and self._schema["topic"].dataType != StringType():
+            return filters  # a collation of the user's: equal is not the same then
+        self._narrowing, rest = narrowed(filters)
+        return rest

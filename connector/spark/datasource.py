@@ -10,10 +10,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pylog.connector.client.errors import ConfigError
-from pylog.connector.spark.batch_source import BatchReader
+from pylog.connector.spark.batch_source import BatchReader, FilteringBatchReader
 from pylog.connector.spark.contact import contact
 from pylog.connector.spark.option_rows import Taker
 from pylog.connector.spark.options import includes_headers, sink_options, source_options
+from pylog.connector.spark.pushdown import can_be_asked
 from pylog.connector.spark.schema import check_sink_schema, check_source_schema, source_schema
 from pylog.connector.spark.sink import BatchWriter, StreamWriter
 from pylog.connector.spark.stream_source import StreamReader
@@ -30,7 +31,8 @@ class PylogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options, Taker.BATCH)
         check_source_schema(schema, options.include_headers)
-        return BatchReader(options, schema)
+        takes_filters = can_be_asked() and options.decode is None  # decoded columns are not those of the log
+        return (FilteringBatchReader if takes_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = source_options(self.options, Taker.STREAM)

@@ -66,6 +66,25 @@ def test_offsets_by_timestamp(bootstrap_servers: str, connect: Connect, new_topi
     place = topic, 0
     for timestamp_ms, offset in [(0, 0), (1_700_000_000_000, 0), (1_700_000_001_500, 4), (1_700_000_004_001, -1)]:
         assert cluster.list_offsets({place: timestamp_ms}) == {place: offset}
+    assert cluster.newest_times_ms([place, (new_topic(), 0)]) == {place: 1_700_000_004_000}
+
+
+def test_all_topics_are_listed_but_the_clusters_own(
+    bootstrap_servers: str, connect: Connect, new_topic: NewTopic
+) -> None:
+    cluster = connect(bootstrap_servers)
+    cluster.commit_offsets(f"group-of-{new_topic()}", {(new_topic(), 0): 3})  # makes __consumer_offsets
+    one, two = new_topic(), new_topic(partitions=3)
+    cluster.expire_names()
+    names = cluster.topic_names()
+    assert {one, two} <= set(names)
+    assert names == sorted(names)
+    assert not any(name.startswith("__") for name in names)
+    assert cluster.partitions(two) == [0, 1, 2]
+    three = new_topic()
+    assert three not in cluster.topic_names()  # what is known is believed for a while
+    cluster.expire_names()
+    assert three in cluster.topic_names()
 
 
 def test_group_offsets(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:

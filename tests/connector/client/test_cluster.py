@@ -155,6 +155,14 @@ def test_offsets_are_asked_of_each_leader_in_one_request(connect: Connect) -> No
         assert sorted(request.node for request in kafka.asked(LIST_OFFSETS)) == [0, 1]
 
 
+def test_the_newest_time_is_not_asked_of_a_broker_that_would_take_it_for_a_time(
+    kafka: FakeKafka, connect: Connect
+) -> None:
+    kafka.version_max[LIST_OFFSETS] = 6
+    assert connect(kafka).newest_times_ms([("orders", 0)]) == {}
+    assert not kafka.asked(LIST_OFFSETS)
+
+
 def test_a_leader_that_moved_is_looked_for(connect: Connect) -> None:
     with FakeKafka({"orders": 2}, nodes=2) as kafka:
         cluster = connect(kafka)
