@@ -13,7 +13,7 @@ from pylog.connector.client.errors import ConfigError
 from pylog.connector.spark.batch_source import BatchReader, FilteringBatchReader
 from pylog.connector.spark.contact import contact
 from pylog.connector.spark.option_rows import Taker
-from pylog.connector.spark.options import includes_headers, sink_options, source_options
+from pylog.connector.spark.options import any_source_options, sink_options, source_options
 from pylog.connector.spark.pushdown import can_be_asked
 from pylog.connector.spark.schema import check_sink_schema, check_source_schema, source_schema
 from pylog.connector.spark.sink import BatchWriter, StreamWriter
@@ -26,17 +26,18 @@ class PylogDataSource(DataSource):
         return "pylog"
 
     def schema(self) -> StructType:
-        return source_schema(includes_headers(self.options))
+        options = any_source_options(self.options)
+        return source_schema(options.include_headers, options.decode)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options, Taker.BATCH)
-        check_source_schema(schema, options.include_headers)
+        check_source_schema(schema, options.include_headers, options.decode)
         takes_filters = can_be_asked() and options.decode is None  # decoded columns are not those of the log
         return (FilteringBatchReader if takes_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = source_options(self.options, Taker.STREAM)
-        check_source_schema(schema, options.include_headers)
+        check_source_schema(schema, options.include_headers, options.decode)
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

@@ -92,6 +92,8 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
     offsets_max, offsets_min = own.get("maxOffsetsPerTrigger"), own.get("minOffsetsPerTrigger")
     if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
         raise ConfigError(f"minOffsetsPerTrigger ({offsets_min}) is above maxOffsetsPerTrigger ({offsets_max})")
+    if own["decode"] is not None and own["includeHeaders"]:
+        raise ConfigError("includeHeaders is true, but with decode there is no column headers: leave one of them out")
     poll_timeout_ms = own["kafkaConsumer.pollTimeoutMs"]
     if poll_timeout_ms is None:
         set_by_user = "default.api.timeout.ms" in client
@@ -171,12 +173,12 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(config, _contact_timeout_ms(client, config), own["topic"])
 
 
-def includes_headers(given: Mapping[str, str]) -> bool:
+def any_source_options(given: Mapping[str, str]) -> SourceOptions:
     """Asked before it is known whether this will be a batch or a stream; what suits neither is refused now."""
     refusals: list[ConfigError] = []
     for taker in SOURCE:
         try:
-            return source_options(given, taker).include_headers
+            return source_options(given, taker)
         except ConfigError as error:
             refusals.append(error)
     raise next((error for error in refusals if not isinstance(error, OtherTakersOption)), refusals[0])

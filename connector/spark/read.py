@@ -3,7 +3,6 @@
 While Spark takes one Arrow batch, the next fetch is on its way; a task holds about two fetches and one Arrow batch.
 """
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.errors import OffsetOutOfRange
 from pylog.connector.client.fetcher import fetch_range
 from pylog.connector.spark.data_loss import TASK_ERRORS, met_by_task, report
-from pylog.connector.spark.errors import DataLoss
 from pylog.connector.spark.options import SourceOptions
 from pylog.connector.spark.plan import OffsetRange
 from pylog.connector.spark.worker import settle
@@ -23,7 +21,8 @@ from pylog.connector.spark.worker import settle
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = logging.getLogger(__name__)
+    from pylog.connector.columnar.commits import CommitDecoder
+    from pylog.connector.columnar.decode import RowDecoder
 
 
 class RangePartition(InputPartition):
@@ -33,12 +32,6 @@ class RangePartition(InputPartition):
         super().__init__(offset_range)
 
 
-def report_loss(fail_on_data_loss: bool, what: str) -> None:
-    if fail_on_data_loss:
-        raise DataLoss(what)
-    _log.warning("%s. failOnDataLoss is false: going on with what is there", what)
-
-
 def read_partition(options: SourceOptions, schema: StructType, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
     if partition.value is not None:  # None is Spark's way to say that a batch read has no partitions
         yield from _read(options, schema, partition.value)
@@ -46,10 +39,8 @@ def read_partition(options: SourceOptions, schema: StructType, partition: InputP
 
 
 def _read(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
-    from pylog.connector.columnar.decode import RowDecoder  # loads numba: in tasks only, not on the driver
-
     cluster = Cluster.of(options.client)
-    decoder = RowDecoder(wanted.topic, wanted.partition, to_arrow_schema(schema, timezone="UTC"))
+    decoder = _decoder(options, schema, wanted)
     position = wanted.start
     while position < wanted.end:
         try:
@@ -64,3 +55,15 @@ def _read(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "I
             if not isinstance(error, OffsetOutOfRange) or error.log_start_offset <= position:
                 return  # nothing is left of the range
             position = error.log_start_offset
+
+
+def _decoder(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "RowDecoder | CommitDecoder":
+    """These load numba: in tasks only, not on the driver."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    if options.decode == "offsets":
+        from pylog.connector.columnar.commits import CommitDecoder
+
+        return CommitDecoder(wanted.topic, wanted.partition, arrow)
+    from pylog.connector.columnar.decode import RowDecoder
+
+    return RowDecoder(wanted.topic, wanted.partition, arrow)

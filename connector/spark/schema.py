@@ -30,6 +30,20 @@ _SOURCE = StructType(
     ]
 )
 _HEADERS_FIELD = StructField("headers", _HEADERS)
+_DECODED = {
+    "offsets": StructType(
+        [
+            StructField("group", StringType()),
+            StructField("topic", StringType()),
+            StructField("partition", IntegerType()),
+            StructField("offset", LongType()),
+            StructField("metadata", StringType()),
+            StructField("commit_timestamp", TimestampType()),
+            StructField("log_partition", IntegerType()),
+            StructField("log_offset", LongType()),
+        ]
+    )
+}
 _SINK: dict[str, tuple[DataType, ...]] = {
     "key": (StringType(), BinaryType()),
     "value": (StringType(), BinaryType()),
@@ -40,13 +54,16 @@ _SINK: dict[str, tuple[DataType, ...]] = {
 }
 
 
-def source_schema(include_headers: bool) -> StructType:
+def source_schema(include_headers: bool, decode: str | None = None) -> StructType:
+    if decode is not None:
+        return _DECODED[decode]
     return StructType([*_SOURCE.fields, *([_HEADERS_FIELD] if include_headers else [])])
 
 
-def check_source_schema(schema: StructType, include_headers: bool) -> None:
+def check_source_schema(schema: StructType, include_headers: bool, decode: str | None = None) -> None:
     """A schema that a user gives chooses among the columns, in any order; it cannot change them."""
-    columns = {field.name: field.dataType for field in [*_SOURCE.fields, _HEADERS_FIELD]}
+    there = _DECODED[decode].fields if decode is not None else [*_SOURCE.fields, _HEADERS_FIELD]
+    columns = {field.name: field.dataType for field in there}
     names = schema.fieldNames()
     if not names or len(set(names)) < len(names):
         raise SchemaError(f"the schema must name at least one column, and none twice: {', '.join(names) or 'none'}")

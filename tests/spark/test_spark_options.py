@@ -11,7 +11,7 @@ from pylog.connector.spark.option_rows import OPTIONS, Taker
 from pylog.connector.spark.options import (
     CONTACT_TIMEOUT_MS,
     POLL_TIMEOUT_MS,
-    includes_headers,
+    any_source_options,
     sink_options,
     source_options,
 )
@@ -306,12 +306,12 @@ def test_what_suits_neither_a_batch_nor_a_stream_is_refused_when_the_schema_is_a
     given: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        includes_headers(READ | given)
+        any_source_options(READ | given)
 
 
 def test_options_of_one_kind_of_read_pass_when_the_schema_is_asked_for() -> None:
-    assert not includes_headers(READ | {"endingOffsets": "latest"})
-    assert includes_headers(READ | {"maxOffsetsPerTrigger": "5", "includeHeaders": "TRUE"})
+    assert not any_source_options(READ | {"endingOffsets": "latest"}).include_headers
+    assert any_source_options(READ | {"maxOffsetsPerTrigger": "5", "includeHeaders": "TRUE"}).include_headers
 
 
 def test_every_row_has_a_doc_and_no_taker_has_two_rows_of_a_name() -> None:
