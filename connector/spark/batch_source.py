@@ -9,11 +9,12 @@ from pyspark.sql.types import StringType, StructType
 from pylog.connector.client.cluster import LATEST, Cluster
 from pylog.connector.client.errors import ConfigError
 from pylog.connector.spark.contact import contact, look_up
+from pylog.connector.spark.data_loss import Loss, beyond, expired, report
 from pylog.connector.spark.offsets import Offsets, resolve
 from pylog.connector.spark.options import SourceOptions
 from pylog.connector.spark.plan import ranges, split
 from pylog.connector.spark.pushdown import Narrowing, narrowed
-from pylog.connector.spark.read import RangePartition, read_partition, report_loss
+from pylog.connector.spark.read import RangePartition, read_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,13 +54,16 @@ class BatchReader(DataSourceReader):
     def _keep_within_log(self, cluster: Cluster, start: Offsets, end: Offsets) -> None:
         """Offsets that a user gave may be gone, or not there yet."""
         earliest, latest = cluster.earliest(start), cluster.latest(start)
-        for place in start:
+        losses: list[Loss] = []
+        for place in sorted(start):
             lowest, highest = earliest[place], max(latest[place], earliest[place])
+            if start[place] < lowest:
+                losses.append(expired(*place, start[place], lowest, end[place]))
             for option, offsets in (("startingOffsets", start), ("endingOffsets", end)):
-                if not lowest <= offsets[place] <= highest:
-                    what = f"{option}: {place[0]}-{place[1]} does not reach offset {offsets[place]}"
-                    report_loss(self._options.fail_on_data_loss, f"{what}; it holds [{lowest}, {highest})")
-                    offsets[place] = min(max(offsets[place], lowest), highest)
+                if offsets[place] > highest:
+                    losses.append(beyond(*place, offsets[place], highest, option))
+                offsets[place] = min(max(offsets[place], lowest), highest)
+        report(self._options.fail_on_data_loss, losses)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(self._options, self._schema, partition)

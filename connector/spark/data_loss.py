@@ -58,9 +58,9 @@ def truncated(topic: str, partition: int, reached: int, log_end: int) -> Loss:
     return Loss(topic, partition, log_end, reached, why)
 
 
-def beyond(topic: str, partition: int, wanted: int, log_end: int) -> Loss:
+def beyond(topic: str, partition: int, wanted: int, log_end: int, option: str = "startingOffsets") -> Loss:
     """Asked for by a user, not by what was read before."""
-    why = f"the log ends at {log_end}, and startingOffsets asks for {wanted}"
+    why = f"the log ends at {log_end}, and {option} asks for {wanted}"
     return Loss(topic, partition, log_end, wanted, why)
 
 

@@ -26,7 +26,7 @@ from pylog.connector.client.sizes import sample_sizes
 from pylog.connector.client.waiter import wait_for_records
 from pylog.connector.spark.admission import TriggerDelay, byte_limited
 from pylog.connector.spark.checkpoint import Mark, id_text
-from pylog.connector.spark.contact import contact
+from pylog.connector.spark.contact import contact, look_up
 from pylog.connector.spark.data_loss import Loss, deleted, dropped, recreated, report, truncated
 from pylog.connector.spark.groups import GroupCommits
 from pylog.connector.spark.offsets import JsonOffsets, Offsets, resolve, to_json
@@ -70,14 +70,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Asked twice for the first batch: both answers must agree, or records between them would be lost."""
         if self._initial is None:
             contact(self._options.client, self._options.contact_timeout_ms)
-            places = self._options.subscription.partitions(self._cluster)
-            option, wanted = self._options.starting
-            try:
-                offsets = resolve(self._cluster, option, wanted, places)
-            except ValueError as error:
-                raise ConfigError(str(error)) from None
+            offsets = look_up(self._start_of_query, self._options.look_up_attempts, self._options.look_up_pause_ms)
             self._initial = Mark(offsets, self._topic_ids(offsets), self._name_of_query(None))
         return self._initial.to_json()
+
+    def _start_of_query(self) -> Offsets:
+        places = self._options.subscription.partitions(self._cluster)
+        option, wanted = self._options.starting
+        try:
+            return resolve(self._cluster, option, wanted, places)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """One of the limits that are set: Spark knows no two at once, and says ReadAllAvailable for Trigger.Once."""
@@ -286,7 +289,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         attempts = 0
         while True:
             try:
-                return look()
+                return look_up(look, self._options.look_up_attempts, self._options.look_up_pause_ms)
             except _GONE:
                 attempts += 1
                 if attempts >= self._options.look_up_attempts:
