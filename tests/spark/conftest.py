@@ -11,6 +11,9 @@ from pylog.connector.client.config import ClientConfig
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pylog.connector.spark.stream_source import StreamReader
+    from tests.support.stream_readers import NewReader
+
 
 @pytest.fixture(scope="session")
 def cluster(bootstrap_servers: str) -> Cluster:
@@ -29,6 +32,44 @@ def produce(bootstrap_servers: str) -> Callable[..., None]:
         assert producer.flush(30) == 0
 
     return produce
+
+
+@pytest.fixture(scope="session")
+def delete_records(bootstrap_servers: str) -> Callable[[str, int, int], None]:
+    """`delete_records(topic, partition, offset)`: all before that offset, as retention would."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    def delete_records(topic: str, partition: int, offset: int) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        (done,) = admin.delete_records([TopicPartition(topic, partition, offset)]).values()
+        assert done.result(30).low_watermark == offset
+
+    return delete_records
+
+
+@pytest.fixture(scope="session")
+def add_partitions(bootstrap_servers: str) -> Callable[[str, int], None]:
+    """`add_partitions(topic, count)`: so many in all."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    def add_partitions(topic: str, count: int) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
+
+    return add_partitions
+
+
+@pytest.fixture
+def new_reader(bootstrap_servers: str) -> "NewReader":
+    """`new_reader(topic, startingOffsets, **options)`: as Spark's planner holds one, without Spark."""
+    from tests.support.stream_readers import stream_reader
+
+    def new_reader(topic: str, startingOffsets: str = "earliest", **options: str) -> "StreamReader":
+        given = {"subscribe": topic} if not options.keys() & {"assign", "subscribePattern"} else {}
+        return stream_reader(bootstrap_servers, given | {"startingOffsets": startingOffsets} | options)
+
+    return new_reader
 
 
 @pytest.fixture

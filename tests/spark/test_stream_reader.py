@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
@@ -17,44 +17,13 @@ from pylog.connector.client.errors import ConfigError, UnknownTopic
 from pylog.connector.spark.errors import DataLoss
 from pylog.connector.spark.groups import GroupCommits
 from pylog.connector.spark.offsets import NOTE
-from pylog.connector.spark.option_rows import Taker
-from pylog.connector.spark.options import source_options
 from pylog.connector.spark.plan import OffsetRange
-from pylog.connector.spark.schema import source_schema
-from pylog.connector.spark.stream_source import StreamReader
+from tests.support.stream_readers import ALL, NewReader, looked, plain, planned
 
 pytestmark = pytest.mark.connector
 
-ALL = ReadAllAvailable()
 Produce = Callable[..., None]
 NewTopic = Callable[..., str]
-NewReader = Callable[..., StreamReader]
-
-
-@pytest.fixture
-def new_reader(bootstrap_servers: str) -> NewReader:
-    def new_reader(topic: str, startingOffsets: str = "earliest", **options: str) -> StreamReader:
-        given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic, "startingOffsets": startingOffsets}
-        given |= {"kafka.metadata.max.age.ms": "0", "fetchOffset.retryIntervalMs": "100"}
-        return StreamReader(source_options(given | options, Taker.STREAM), source_schema(False))
-
-    return new_reader
-
-
-Json = dict[str, Any]
-
-
-def planned(reader: StreamReader, start: Json, end: Json) -> list[OffsetRange]:
-    return [partition.value for partition in reader.partitions(start, end)]
-
-
-def plain(offset: Json) -> Json:
-    """As Spark's connector would write it."""
-    return {topic: partitions for topic, partitions in offset.items() if topic != NOTE}
-
-
-def looked(reader: StreamReader, start: Json, limit: ReadLimit = ALL) -> Json:
-    return plain(reader.latestOffset(start, limit))
 
 
 def test_a_new_query_reads_from_earliest_to_latest(
