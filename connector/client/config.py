@@ -170,6 +170,7 @@ OPTIONS: dict[str, Option] = {
 
 _NOT_YET = "is not supported yet"
 _WITHOUT_MEANING = "has no meaning here"
+_OF_THE_JVM = f"{_WITHOUT_MEANING}: security is Python's, not the JVM's"
 _IN_JAAS = "give username and password in sasl.jaas.config"
 # Kafka's other options, with what to say about them; a name that ends in a dot stands for all that begin so.
 _REFUSED = {
@@ -183,11 +184,22 @@ _REFUSED = {
     "sasl.login.retry.backoff.": f"{_NOT_YET}: use retry.backoff.ms, which paces this too",
     "sasl.oauthbearer.client.credentials.": f"{_NOT_YET}: give clientId and clientSecret in sasl.jaas.config",
     "sasl.oauthbearer.scope": f"{_NOT_YET}: give scope in sasl.jaas.config",
-    "sasl.": _NOT_YET,
+    "sasl.oauthbearer.assertion.": _NOT_YET,
+    "sasl.oauthbearer.jwt.": _NOT_YET,
+    "sasl.oauthbearer.jwks.": f"{_WITHOUT_MEANING}: tokens are looked at by the broker",
+    "sasl.oauthbearer.expected.": f"{_WITHOUT_MEANING}: tokens are looked at by the broker",
+    "sasl.oauthbearer.header.urlencode": _NOT_YET,
+    "sasl.oauthbearer.sub.claim.name": f"{_WITHOUT_MEANING}: tokens are looked at by the broker",
+    "sasl.login.class": _OF_THE_JVM,
+    "sasl.client.callback.handler.class": _OF_THE_JVM,
     "ssl.truststore.password": f"{_WITHOUT_MEANING}: a truststore in PEM has none",
     "ssl.keystore.password": f"{_WITHOUT_MEANING}: a keystore in PEM has none; ssl.key.password is that of its key",
-    "ssl.": f"{_WITHOUT_MEANING}: TLS is Python's, not the JVM's",
-    "security.providers": f"{_WITHOUT_MEANING}: TLS is Python's, not the JVM's",
+    "ssl.engine.factory.class": _OF_THE_JVM,
+    "ssl.provider": _OF_THE_JVM,
+    "ssl.keymanager.algorithm": _OF_THE_JVM,
+    "ssl.trustmanager.algorithm": _OF_THE_JVM,
+    "ssl.secure.random.implementation": _OF_THE_JVM,
+    "security.providers": _OF_THE_JVM,
     "transactional.id": _NOT_YET,
     "transaction.timeout.ms": _NOT_YET,
     "transaction.two.phase.commit.enable": _NOT_YET,

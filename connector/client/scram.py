@@ -1,7 +1,7 @@
 """SCRAM (RFC 5802, RFC 7677), the client's side: neither side learns the password, and each proves that it knows it.
 
-Names and passwords go as they are, in UTF-8, as Kafka's clients and brokers take them: SASLprep, which the RFC asks
-for, would let nobody in whose name or password it changes.
+Passwords go in as they are, in UTF-8, as with Kafka's own clients and brokers: SASLprep, which the RFC asks for, would
+keep out everybody whose password it changes. (Of names Kafka takes those in ASCII only.)
 """
 
 import base64
@@ -14,7 +14,6 @@ from collections.abc import Generator
 
 ITERATIONS_MIN = 4096  # as Kafka's client: fewer would make it cheap to guess the password
 ITERATIONS_MAX = 1_000_000  # a second or so of this machine; Kafka's own most is 16384
-_HASHES = {"SCRAM-SHA-1": "sha1", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _FIRST = re.compile(r"r=([^,]+),s=([^,]+),i=(\d{1,9})(?:,.*)?")
 _FINAL = re.compile(r"v=([^,]+)(?:,.*)?")
 _FAILED = re.compile(r"e=([^,]+)(?:,.*)?")
@@ -26,7 +25,7 @@ class ExchangeFailed(Exception):
 
 def scram(mechanism: str, name: str, password: str, nonce: str | None = None) -> Generator[bytes, bytes, None]:
     """Yields what the client sends, takes what the server answers, and ends when the server has proved itself."""
-    hash_name = _HASHES[mechanism]
+    hash_name = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
 
     def mac(key: bytes, text: bytes) -> bytes:
         return hmac.digest(key, text, hash_name)

@@ -153,7 +153,7 @@ def openssl_name(suite: str) -> str:
     """OpenSSL takes only its own names: ECDHE-RSA-AES128-GCM-SHA256, not TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     cipher = re.sub(r"(AES|CAMELLIA|ARIA)_(\d+)", r"\1\2", cipher).replace("_CBC", "")
-    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305").replace("CCM_8", "CCM8")
     exchange = "" if exchange == "RSA" else exchange + "_"
     return (exchange + cipher).replace("_", "-") if cipher else suite
 

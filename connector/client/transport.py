@@ -4,6 +4,7 @@ Errors are OSError, TimeoutError among them, and EOFError where the peer has end
 without a place from which it could be read on.
 """
 
+import contextlib
 import socket
 import ssl
 import struct
@@ -98,7 +99,13 @@ class TlsTransport:
 
     def send(self, buffers: Sequence[Buffer], timeout_ms: int) -> None:
         self._socket.settimeout(timeout_ms / 1000)
-        self._socket.sendall(b"".join(buffers))
+        try:
+            self._socket.sendall(b"".join(buffers))
+        except (ConnectionError, ssl.SSLEOFError):
+            self._socket.settimeout(0)
+            with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLWantReadError):
+                self._socket.recv(1)  # the peer may have said why it closed: that comes as an error of its own
+            raise
 
     def fill(self, target: memoryview, deadline: float) -> None:
         position, end = 0, len(target)

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -39,20 +39,35 @@ class ApacheKafkaFailed(Exception):
 
 
 class ApacheKafka:
-    """`with ApacheKafka() as kafka: kafka.bootstrap_servers`; `properties` are added to server.properties."""
+    """`with ApacheKafka() as kafka: kafka.bootstrap_servers`; `properties` are added to server.properties.
 
-    def __init__(self, properties: Mapping[str, str] | None = None, *, heap: str = "512m") -> None:
+    `listeners` are security protocols of listeners besides that of PLAINTEXT: `servers("SASL_SSL")` is one's address.
+    `format_arguments` are for `kafka-storage format`."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        heap: str = "512m",
+        listeners: Sequence[str] = (),
+        format_arguments: Sequence[str] = (),
+    ) -> None:
         self._properties = dict(properties or {})
+        self._listeners = ("PLAINTEXT", *listeners, "CONTROLLER")
+        self._format_arguments = format_arguments
         self._heap = heap
         self._folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._guard: subprocess.Popen[str] | None = None
-        self._ports = (0, 0)
+        self._ports: Mapping[str, int] = {}  # by listener
         self._used = False
         self.pid = 0  # of the JVM itself, for whoever measures it
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self._ports[0]}"
+        return self.servers("PLAINTEXT")
+
+    def servers(self, listener: str) -> str:
+        return f"127.0.0.1:{self._ports[listener]}"
 
     @property
     def data(self) -> Path:
@@ -85,7 +100,7 @@ class ApacheKafka:
     def prepare(self) -> None:
         """Choose ports and format the data folder; start() does it, unless whoever times a start did so before."""
         if not self.data.exists():
-            self._ports = _free_ports()
+            self._ports = dict(zip(self._listeners, _free_ports(len(self._listeners)), strict=True))
             self._format()
 
     def kill(self) -> None:
@@ -124,14 +139,17 @@ class ApacheKafka:
         self.close()
 
     def _format(self) -> None:
-        broker, controller = self._ports
+        listeners = [f"{name}://{self.servers(name)}" for name in self._listeners]
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+            "controller.quorum.voters": f"1@{self.servers('CONTROLLER')}",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(listeners[:-1]),
             "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{'PLAINTEXT' if name == 'CONTROLLER' else name}" for name in self._listeners
+            ),
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
@@ -145,7 +163,9 @@ class ApacheKafka:
         self._configuration.write_text("".join(lines))
         cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
         command = java_class_command(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._configuration), heap="128m"
+            "kafka.tools.StorageTool",
+            *("format", "-t", cluster_id, "-c", str(self._configuration), *self._format_arguments),
+            heap="128m",
         )
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -199,8 +219,9 @@ class ApacheKafka:
         guard.stdout.close()
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

@@ -5,6 +5,7 @@ import pytest
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
 from tests.connector.client.fake_kafka import FakeKafka
+from tests.support.certificates import Authority
 
 _QUICK = {"retry.backoff.ms": "1", "retry.backoff.max.ms": "5", "fetch.max.wait.ms": "5"}
 
@@ -13,6 +14,11 @@ _QUICK = {"retry.backoff.ms": "1", "retry.backoff.max.ms": "5", "fetch.max.wait.
 def kafka() -> Iterator[FakeKafka]:
     with FakeKafka({"orders": 3}) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture
