@@ -40,6 +40,7 @@ def _read(session: SparkSession, broker: RunningBroker, topic: Topic, count: int
         _forget_peak(worker)
     rows = session.read.format(spark.OURS).option("kafka.bootstrap.servers", broker.bootstrap_servers)
     rows = rows.option("subscribe", topic.topic).option("endingOffsets", f'{{"{topic.topic}": {{"0": {count}}}}}')
+    rows = rows.option("maxRecordsPerPartition", count)  # or a large range would be several tasks
     rows.load().write.format("noop").mode("overwrite").save()
     return {MEMORY.name: max(_peak_mb(worker) for worker in _workers(session))}
 

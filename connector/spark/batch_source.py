@@ -1,4 +1,4 @@
-"""`spark.read`: the offsets are settled when the query is planned, on the driver; tasks read one partition each."""
+"""`spark.read`: the offsets are settled when the query is planned, on the driver; tasks read one range each."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -19,6 +19,11 @@ from pylog.connector.spark.read import RangePartition, read_partition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# What a task reads at most if nothing is said about tasks: half a second's work, and a topic with fewer partitions
+# than Spark has cores keeps more of them busy. It grows where there would be too many tasks.
+TASK_OFFSETS_MAX = 1_000_000
+TASKS_MAX = 1_000
+
 
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -30,8 +35,11 @@ class BatchReader(DataSourceReader):
         options = self._options
         contact(options.client, options.contact_timeout_ms)
         start, end = look_up(self._settle, options.look_up_attempts, options.look_up_pause_ms)
-        tasks = split(ranges(start, end), options.partitions_min, options.records_per_partition_max)
-        return [RangePartition(task) for task in tasks]
+        whole = ranges(start, end)
+        records_max = options.records_per_partition_max
+        if records_max is None and options.partitions_min is None:
+            records_max = max(TASK_OFFSETS_MAX, sum(one.size for one in whole) // TASKS_MAX)
+        return [RangePartition(task) for task in split(whole, options.partitions_min, records_max)]
 
     def _settle(self) -> tuple[Offsets, Offsets]:
         cluster = Cluster.of(self._options.client)

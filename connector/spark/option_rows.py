@@ -168,7 +168,8 @@ OPTIONS = (
         SOURCE,
         positive,
         None,
-        "the most offsets of one task: larger ranges are split evenly",
+        "the most offsets of one task: larger ranges are split evenly. spark.read splits those of more than a million "
+        "if neither this nor minPartitions is set",
     ),
     Option("includeHeaders", SOURCE, boolean, False, "whether there is a column headers"),
     Option(

@@ -10,6 +10,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pylog.connector.client.cluster import Cluster
+from pylog.connector.spark import batch_source
+from pylog.connector.spark.batch_source import BatchReader
+from pylog.connector.spark.option_rows import Taker
+from pylog.connector.spark.options import source_options
+from pylog.connector.spark.schema import source_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -263,3 +268,19 @@ def test_both_refuse_and_ours_names_the_option(
         load(format, options).collect()
     if format == "pylog":
         assert name in str(refused.value)
+
+
+def test_a_batch_splits_large_ranges_of_itself_but_not_into_any_number_of_tasks(
+    monkeypatch: pytest.MonkeyPatch, bootstrap_servers: str, filled: Filled
+) -> None:
+    def sizes(**given: str) -> list[int]:
+        servers = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": filled.names["A"]}
+        reader = BatchReader(source_options(servers | given, Taker.BATCH), source_schema(False))
+        return [partition.value.size for partition in reader.partitions()]
+
+    monkeypatch.setattr(batch_source, "TASK_OFFSETS_MAX", 4)
+    assert sizes() == [3, 3, 4, 2, 3]
+    assert sizes(minPartitions="1") == [10, 5]
+    assert sizes(maxRecordsPerPartition="9") == [5, 5, 5]
+    monkeypatch.setattr(batch_source, "TASKS_MAX", 3)
+    assert sizes() == [5, 5, 5]
