@@ -42,7 +42,8 @@ _SESSION_PART = 0.9  # of the time that a broker lets an authentication hold
 
 
 class Answer(NamedTuple):
-    """A response's body, still encoded; views of it stay valid for as long as they are held."""
+    """A response's body, still encoded. Views of it stay valid for as long as they are held, unless whoever asked for
+    it had it put where other answers go too."""
 
     api: str
     version: int
@@ -165,11 +166,11 @@ class Connection:
             self._in_flight.append(_InFlight(spec, version, correlation_id))
         return correlation_id
 
-    def receive(self) -> Answer:
+    def receive(self, room: bytearray | None = None) -> Answer:
         """The answer to the oldest request in flight; ConnectionLost when it is not there in time.
 
         The time runs from now, not from the request: whoever pipelines may have been busy for long, and finds
-        the answer in the socket's buffer."""
+        the answer in the socket's buffer. An answer that fits into `room` is put there: what was there is gone."""
         transport = self._usable()
         expected = self._in_flight[0]
         flexible = expected.spec.is_flexible(expected.version)
@@ -182,7 +183,9 @@ class Connection:
                 raise self._not_kafka(
                     "it answers in TLS" if head.startswith(_TLS_ALERT) else f"it announces an answer of {size} bytes"
                 )
-            frame = memoryview(bytearray(size))
+            if room is None or size > len(room):
+                room = bytearray(size)  # zeroed first, which takes its time
+            frame = memoryview(room)[:size]
             transport.fill(frame, deadline)
             correlation_id, position = framing.read_response_header(frame, expected.spec.key, flexible=flexible)
         except TimeoutError:

@@ -1,10 +1,12 @@
 """The records of one partition, from one offset to another, as the broker keeps them: whole batches, undecoded.
 
 The next fetch is on its way before the last answer is given out, so that the broker and the network work
-while the caller decodes. Each answer has a buffer of its own: views of it stay valid for as long as they
-are held. When a connection breaks or the leader moves, reading goes on at the offset that was reached.
+while the caller decodes. All answers go into the same memory, which is as large as the largest of them: one
+is valid until the next is asked for. When a connection breaks or the leader moves, reading goes on at the
+offset that was reached.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ from pylog.broker_lite.protocol import fetch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.wire import MalformedFrame
 from pylog.connector.client.cluster import EARLIEST, LATEST, Cluster
-from pylog.connector.client.connection import Connection
+from pylog.connector.client.connection import Answer, Connection
 from pylog.connector.client.errors import (
     CorruptRecords,
     NotKafka,
@@ -28,8 +30,9 @@ _MAGIC_AT = 16
 
 
 class FetchedSet(NamedTuple):
-    """Whole batches in offset order. The first may begin before `fetch_offset` and the last may end behind the
-    range: a batch is the smallest thing a broker sends, and the caller leaves out what it did not ask for."""
+    """Whole batches in offset order, valid until the next set is asked for. The first may begin before `fetch_offset`
+    and the last may end behind the range: a batch is the smallest thing a broker sends, and the caller leaves out what
+    it did not ask for."""
 
     records: memoryview
     fetch_offset: int
@@ -52,13 +55,17 @@ def fetch_range(
         wait_ms_max = config.default_api_timeout_ms
     offset = start
     high_watermark = -1
+    room = bytearray()
     retry = Retry(config, f"fetching {topic}-{partition}", config.default_api_timeout_ms)
     while offset < end:
         try:
             with cluster.broker(cluster.leader(topic, partition)) as connection:
                 _ask(connection, cluster, topic, partition, offset)
+                waiting_since = time.monotonic()
                 while offset < end:
-                    found = _receive(connection, cluster, topic, partition, offset)
+                    answer = connection.receive(room)
+                    room = _larger(room, answer)
+                    found = _decode(connection, answer, cluster, topic, partition, offset)
                     high_watermark = found.high_watermark
                     records, next_offset = _whole_batches(found, offset, end)
                     if next_offset < end:
@@ -75,11 +82,18 @@ def fetch_range(
                         )
                     if offset > fetch_offset:
                         retry.progressed()  # only now: the caller's time is not the broker's
-                    elif retry.waited_ms >= wait_ms_max:
-                        raise RangeNotReached(topic, partition, offset, end, high_watermark, retry.waited_ms)
+                        waiting_since = time.monotonic()
+                    elif (waited_ms := int((time.monotonic() - waiting_since) * 1000)) >= wait_ms_max:
+                        raise RangeNotReached(topic, partition, offset, end, high_watermark, waited_ms)
         except Retriable as error:
             cluster.expire(topic)
             retry.pause(error)
+
+
+def _larger(room: bytearray, answer: Answer) -> bytearray:
+    """The memory that this answer needed, if it was too large for `room`."""
+    memory = answer.body.obj
+    return memory if isinstance(memory, bytearray) and len(memory) > len(room) else room
 
 
 def _ask(connection: Connection, cluster: Cluster, topic: str, partition: int, offset: int) -> None:
@@ -98,10 +112,9 @@ def _ask(connection: Connection, cluster: Cluster, topic: str, partition: int, o
     connection.send_encoded(fetch.SPEC, version, [fetch.encode_request(request, version)])
 
 
-def _receive(
-    connection: Connection, cluster: Cluster, topic: str, partition: int, offset: int
+def _decode(
+    connection: Connection, answer: Answer, cluster: Cluster, topic: str, partition: int, offset: int
 ) -> fetch.FetchedPartition:
-    answer = connection.receive()
     try:
         response = fetch.decode_response(answer.body, answer.version)
     except MalformedFrame as error:
