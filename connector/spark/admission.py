@@ -4,7 +4,7 @@ Spark writes the end of a batch into its log before the batch runs, so nothing h
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pylog.connector.client.cluster import TopicPartition
 from pylog.connector.client.sizes import Sample
@@ -13,8 +13,10 @@ from pylog.connector.spark.plan import limited
 
 Sampler = Callable[[Offsets], Mapping[TopicPartition, Sample]]
 
-_SAMPLED_AT = (0.0, 0.5, 0.9)  # of a range
-_ROUNDS = 2  # the first samples are of all that waits, the second of what was chosen by them
+_FIRST_GUESS_AT = (0.0,)  # of all that waits
+_SAMPLED_AT = (0.0, 0.5, 0.9)  # of what is chosen
+_ROUNDS = 3
+_NEAR_ENOUGH = 0.9  # of the bytes that are allowed
 
 
 class TriggerDelay:
@@ -44,32 +46,54 @@ class TriggerDelay:
 def byte_limited(begin: Offsets, end: Offsets, bytes_max: int, sample: Sampler) -> Offsets:
     """The ends of a batch of about `bytes_max` bytes, as they lie in the log: every partition gives the same part of
     what waits in it, and at least one offset. By samples of what is to be read: exact where these cover it all."""
-    known: dict[tuple[TopicPartition, float], Sample] = {}
+    known: dict[tuple[TopicPartition, int], Sample] = {}
+    total = sum(max(0, end[place] - begin[place]) for place in end)
+    guess = _estimate(begin, end, _FIRST_GUESS_AT, sample, known)
+    count = total if guess <= bytes_max else max(1, int(total * bytes_max / guess))
+    fits, too_many = (0, 0.0), None  # (offsets, bytes), as they were estimated
     for _ in range(_ROUNDS):
-        waiting = {place: end[place] - begin[place] for place in end if end[place] > begin[place]}
-        if not waiting:
-            break
-        samples: dict[TopicPartition, list[Sample]] = {place: [] for place in waiting}
-        for part in _SAMPLED_AT:
-            asked = {
-                place: begin[place] + int(part * count)
-                for place, count in waiting.items()
-                if not (samples[place] and samples[place][-1].next_offset >= end[place])
-            }
-            fresh = {place: offset for place, offset in asked.items() if (place, offset) not in known}
-            known.update({(place, fresh[place]): found for place, found in (sample(fresh) if fresh else {}).items()})
-            for place, offset in asked.items():
-                if (place, offset) in known:
-                    samples[place].append(known[place, offset])
-        estimated_bytes = sum(_estimate(samples[place], begin[place], end[place]) for place in waiting)
-        if estimated_bytes <= bytes_max:
-            break
-        end = limited(begin, end, max(1, int(sum(waiting.values()) * bytes_max / estimated_bytes)))
-    return end
+        size_bytes = _estimate(begin, limited(begin, end, count), _SAMPLED_AT, sample, known)
+        if size_bytes > bytes_max:
+            too_many = count, size_bytes
+        else:
+            fits = count, size_bytes
+            if count == total or size_bytes >= _NEAR_ENOUGH * bytes_max:
+                break
+        if too_many is not None:  # between the two
+            part = (bytes_max - fits[1]) / (too_many[1] - fits[1])
+            count = fits[0] + int((too_many[0] - fits[0]) * part)
+        else:
+            count = int(count * bytes_max / size_bytes) if size_bytes else total
+        count = min(total, max(1, count))
+    return limited(begin, end, count)
 
 
-def _estimate(samples: list[Sample], begin: int, end: int) -> float:
-    """Of one partition: by the mean of its samples' bytes per offset."""
+def _estimate(
+    begin: Offsets,
+    end: Offsets,
+    parts: Sequence[float],
+    sample: Sampler,
+    known: dict[tuple[TopicPartition, int], Sample],
+) -> float:
+    """The bytes of a range, by samples at these parts of it; one that is `known` is not asked for again."""
+    waiting = {place: end[place] - begin[place] for place in end if end[place] > begin[place]}
+    samples: dict[TopicPartition, list[Sample]] = {place: [] for place in waiting}
+    for part in parts:
+        asked = {
+            place: begin[place] + int(part * count)
+            for place, count in waiting.items()
+            if not (samples[place] and samples[place][-1].next_offset >= end[place])
+        }
+        fresh = {place: offset for place, offset in asked.items() if (place, offset) not in known}
+        known.update({(place, fresh[place]): found for place, found in (sample(fresh) if fresh else {}).items()})
+        for place, offset in asked.items():
+            if (place, offset) in known:
+                samples[place].append(known[place, offset])
+    return sum(_estimate_one(samples[place], begin[place], end[place]) for place in waiting)
+
+
+def _estimate_one(samples: list[Sample], begin: int, end: int) -> float:
+    """By the mean of the samples' bytes per offset."""
     spans = [found for found in samples if found.next_offset > found.offset]
     if not spans:
         return 0.0
