@@ -22,7 +22,8 @@ _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 _WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_$.\-\xa0-\U0010ffff]*")
 _NUMBER = re.compile(r"-?[0-9.]+|-")
-_SKIPPED = re.compile(r"[\x00-\x20]+|/\*.*?(?:\*/|\Z)|/[^\r\n]*", re.DOTALL)
+# One slash begins a comment, too, and where its line ends behind it, the next line is the comment.
+_SKIPPED = re.compile(r"[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*", re.DOTALL)
 _ESCAPE = re.compile(r"\\([0-3][0-7]{2}|[0-7]{1,2}|.)", re.DOTALL)
 # A quoted text ends with its quote, or without one where its line ends.
 _QUOTED = re.compile(r"""(["'])((?:\\.|(?!\1)[^\\\r\n])*)(?:\1|(?=[\r\n])|\Z)""", re.DOTALL)

@@ -18,6 +18,7 @@ READ = [  # (what it shows, the text behind the login module, the options in it)
     ("octal numbers", r'required password="\101\12\3778\4000\08";', {"password": "A\n\xff8 00\x008"}),
     ("signs within quotes", 'required password="a;b=c /*d*/ //e #";', {"password": "a;b=c /*d*/ //e #"}),
     ("comments", 'required /* x="1" */ username="a" // y="2";\n b="p" / z\n;', {"username": "a", "b": "p"}),
+    ("a comment of the next line", 'required a="b" /\n c="d"\n;', {"a": "b"}),
     ("letters of the world", 'required username=größe password="日本𝄞";', {"username": "größe", "password": "日本𝄞"}),
     ("a name in quotes", 'required "user name"="a";', {"user name": "a"}),
     ("a name with signs in it", 'required ssl.truststore.location="/x" extension_a-b="c";',
