@@ -167,7 +167,8 @@ class ApacheKafka:
             *("format", "-t", cluster_id, "-c", str(self._configuration), *self._format_arguments),
             heap="128m",
         )
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        spoken = {**os.environ, "LC_ALL": "C.UTF-8"}  # else Java reads letters beyond ASCII as question marks
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=spoken)
         if done.returncode != 0:
             raise ApacheKafkaFailed(f"formatting failed:\n{done.stdout}{done.stderr}")
 
