@@ -1,10 +1,9 @@
-"""The options of the data source: one row each, and every row is honoured. docs/source.md is made from these."""
+"""The options of the data source: one row each, and every row is honoured. The tables in docs/source.md are theirs."""
 
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
-from pylog.connector.client.cluster import EARLIEST, LATEST
 from pylog.connector.spark.offsets import parse_wanted
 from pylog.connector.spark.option_types import (
     assignment,
@@ -37,8 +36,9 @@ class Option(NamedTuple):
     name: str
     takers: tuple[Taker, ...]
     parse: Callable[[str], Any]
-    default: Any
+    default: str | None  # as a user would write it
     doc: str
+    is_sparks: bool = True  # or ours alone
 
 
 GROUP = "group"
@@ -65,14 +65,14 @@ OPTIONS = (
         "startingOffsets",
         _BATCH,
         parse_wanted,
-        EARLIEST,
+        "earliest",
         'where to start: earliest, or JSON as {"topic": {"0": 23, "1": -2}} that names every partition; -2 is earliest',
     ),
     Option(
         "startingOffsets",
         _STREAM,
         _stream_start,
-        LATEST,
+        "latest",
         "where a new query starts: earliest, latest, group (where the group stands), or JSON, where -1 is latest; "
         "a checkpoint knows better",
     ),
@@ -82,6 +82,7 @@ OPTIONS = (
         choice("earliest", "latest", "error"),
         "error",
         "with startingOffsets=group: what holds for partitions without a commit of the group",
+        is_sparks=False,
     ),
     Option(
         "startingTimestamp",
@@ -110,7 +111,7 @@ OPTIONS = (
         "endingOffsets",
         _BATCH,
         parse_wanted,
-        LATEST,
+        "latest",
         "where to end (the offset itself is not read): latest, or JSON, where -1 is latest",
     ),
     Option(
@@ -146,7 +147,7 @@ OPTIONS = (
         "maxTriggerDelay",
         _STREAM,
         duration_ms,
-        15 * 60_000,
+        "15m",
         "how long minOffsetsPerTrigger may hold up a micro-batch: a number with ms, s, m, h or d",
     ),
     Option(
@@ -155,6 +156,7 @@ OPTIONS = (
         positive,
         None,
         "about the most bytes of one micro-batch, as the broker keeps them",
+        is_sparks=False,
     ),
     Option(
         "minPartitions",
@@ -171,19 +173,20 @@ OPTIONS = (
         "the most offsets of one task: larger ranges are split evenly. spark.read splits those of more than a million "
         "if neither this nor minPartitions is set",
     ),
-    Option("includeHeaders", SOURCE, boolean, False, "whether there is a column headers"),
+    Option("includeHeaders", SOURCE, boolean, "false", "whether there is a column headers"),
     Option(
         "decode",
         SOURCE,
         choice("offsets"),
         None,
         "offsets: the commits of groups in __consumer_offsets, as typed columns",
+        is_sparks=False,
     ),
     Option(
         "failOnDataLoss",
         SOURCE,
         boolean,
-        True,
+        "true",
         "true: fail when records to be read are gone; false: warn, and go on at the earliest that are there",
     ),
     Option(
@@ -197,18 +200,19 @@ OPTIONS = (
         "fetchOffset.numRetries",
         SOURCE,
         positive_int,
-        3,
+        "3",
         "how often the driver tries to look up offsets, each time for kafka.default.api.timeout.ms",
     ),
     Option(
-        "fetchOffset.retryIntervalMs", SOURCE, milliseconds, 1_000, "how long it waits before it tries to do so again"
+        "fetchOffset.retryIntervalMs", SOURCE, milliseconds, "1000", "how long it waits before it tries to do so again"
     ),
     Option(
         "kafkaConsumer.pollTimeoutMs",
         SOURCE,
         milliseconds,
         None,
-        "how long a task waits for records that should be there",
+        "how long a task waits for records that should be there: two minutes, if neither this nor "
+        "kafka.default.api.timeout.ms is set",
     ),
     Option("topic", _SINK, topic, None, "the topic all rows go to; a column topic is then left alone"),
 )

@@ -197,9 +197,9 @@ def _parse(given: Mapping[str, str], taker: Taker) -> tuple[dict[str, Any], dict
 
 
 def _value(row: Option, given: Mapping[str, str]) -> Any:
-    text = given.get(row.name.lower())
+    text = given.get(row.name.lower(), row.default)
     if text is None:
-        return row.default
+        return None
     try:
         return row.parse(text)
     except ValueError as error:

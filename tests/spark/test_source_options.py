@@ -270,6 +270,42 @@ def test_both_refuse_and_ours_names_the_option(
         assert name in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        pytest.param({"subscribbe": "x"}, "did you mean subscribe", id="a slip"),
+        pytest.param({"maxOffsetsPerTrigger": "1"}, "maxOffsetsPerTrigger", id="a stream's limit"),
+        pytest.param({"minOffsetsPerTrigger": "1"}, "minOffsetsPerTrigger", id="a stream's least"),
+        pytest.param({"groupIdPrefix": "mine"}, "groupIdPrefix", id="the name of a group without commits"),
+    ],
+)
+def test_what_has_no_effect_is_ignored_there_and_refused_here(
+    load: "Callable[..., DataFrame]", filled: Filled, options: dict[str, str], name: str
+) -> None:
+    assert found(load("kafka", options)) == places(ALL, filled)
+    with pytest.raises(Exception, match=name):
+        load("pylog", options).collect()
+
+
+def test_an_internal_topic_is_read_here_and_not_there(load: "Callable[..., DataFrame]", cluster: Cluster) -> None:
+    cluster.commit_offsets("some-group", {(cluster.topic_names()[0], 0): 0})
+    rows = {format: load(format, {"subscribe": "__consumer_offsets"}).count() for format in FORMATS}
+    assert rows["kafka"] == 0 < rows["pylog"]
+
+
+def test_records_of_a_task_are_limited_here_though_the_offsets_of_the_batch_are_not_given(
+    load: "Callable[..., DataFrame]",
+) -> None:
+    tasks = {format: load(format, {"maxRecordsPerPartition": "4"}).rdd.getNumPartitions() for format in FORMATS}
+    assert tasks == {"pylog": 5, "kafka": 2}
+
+
+def test_a_time_below_0_is_a_place_there_and_refused_here(load: "Callable[..., DataFrame]", filled: Filled) -> None:
+    assert found(load("kafka", {"startingTimestamp": "-2"})) == places(ALL, filled)
+    with pytest.raises(Exception, match="startingTimestamp must be"):
+        load("pylog", {"startingTimestamp": "-2"})
+
+
 def test_a_batch_splits_large_ranges_of_itself_but_not_into_any_number_of_tasks(
     monkeypatch: pytest.MonkeyPatch, bootstrap_servers: str, filled: Filled
 ) -> None:
