@@ -1,0 +1,286 @@
+"""Streams on a real Spark while topics change under them: limits, partitions, topics, retention, groups, options."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.errors import StreamingQueryException
+
+from pylog.connector.client.cluster import Cluster
+from pylog.connector.spark.offsets import NOTE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.connector
+
+NewTopic = Callable[..., str]
+Produce = Callable[..., None]
+Start = Callable[..., "StreamingQuery"]
+
+DEADLINE_S = 120
+FRESH = {"kafka.metadata.max.age.ms": "100", "fetchOffset.retryIntervalMs": "100"}
+
+
+class Rows:
+    """Where queries of one test put their rows: files, whose sink is exactly-once, so that what is read twice shows."""
+
+    def __init__(self, spark: "SparkSession", servers: str, path: Path) -> None:
+        self._spark, self._servers, self._path = spark, servers, path
+
+    def start(self, trigger: dict[str, Any] | None = None, format: str = "pylog", **options: str) -> "StreamingQuery":
+        """A run of the test's query: one checkpoint for all of them, per format."""
+        stream = self._spark.readStream.format(format).option("kafka.bootstrap.servers", self._servers)
+        rows = stream.options(**({"startingOffsets": "earliest"} | options)).load()
+        writer = rows.selectExpr("concat(topic, ':', cast(value as string)) value").writeStream.format("parquet")
+        writer = writer.option("path", str(self._path / f"rows-{format}"))
+        writer = writer.option("checkpointLocation", str(self._path / f"checkpoint-{format}"))
+        return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+    def run(self, trigger: dict[str, Any] | None = None, format: str = "pylog", **options: str) -> list[int]:
+        """The rows of each batch of a run that ends by itself."""
+        query = self.start(trigger, format, **options)
+        assert query.awaitTermination(DEADLINE_S)
+        return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+    def failure(self, **options: str) -> str:
+        query = self.start(**options)
+        with pytest.raises(StreamingQueryException) as caught:
+            query.awaitTermination(DEADLINE_S)
+        return str(caught.value)
+
+    def found(self, format: str = "pylog") -> Counter[str]:
+        rows = self._spark.read.schema("value string").parquet(str(self._path / f"rows-{format}"))
+        return Counter(row["value"] for row in rows.collect())
+
+
+@pytest.fixture
+def rows(spark: "SparkSession", bootstrap_servers: str, tmp_path: Path) -> Rows:
+    return Rows(spark, bootstrap_servers, tmp_path)
+
+
+def records(topic: str, partition: int, numbers: range) -> Counter[str]:
+    return Counter(f"{topic}:{partition}/{number}" for number in numbers)
+
+
+def eventually(is_so: Callable[[], bool], query: "StreamingQuery") -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():
+        if (failure := query.exception()) is not None:
+            raise failure
+        assert time.monotonic() < deadline, query.lastProgress
+        query.awaitTermination(0.05)
+
+
+# Limits
+
+
+@pytest.mark.parametrize("format", ["pylog", "kafka"])
+def test_limits_are_exact_with_each_trigger(
+    spark_kafka: "SparkSession", rows: Rows, new_topic: NewTopic, produce: Produce, format: str
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 30)
+    produce(topic, 1, 10)
+    limits = {"subscribe": topic, "maxOffsetsPerTrigger": "16"}
+    assert rows.run({"availableNow": True}, format, **limits) == [16, 16, 8]
+    produce(topic, 0, 40, first=30)
+    assert rows.run({"once": True}, format, **limits) == [40], "Once takes it all"
+    produce(topic, 1, 20, first=10)
+    query = rows.start({"processingTime": "0 seconds"}, format, **limits)
+    eventually(lambda: len([p for p in query.recentProgress if p["numInputRows"]]) == 2, query)
+    query.stop()
+    assert [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]] == [16, 4]
+    assert rows.found(format) == records(topic, 0, range(70)) + records(topic, 1, range(30))
+
+
+def test_available_now_ends_where_the_topics_ended_though_data_still_arrives(
+    rows: Rows, new_topic: NewTopic, produce: Produce
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 50)
+    going_on = threading.Event()
+
+    def arrive() -> None:
+        number = 50
+        while not going_on.is_set():
+            produce(topic, 0, 5, first=number)
+            number += 5
+
+    thread = threading.Thread(target=arrive)
+    thread.start()
+    try:
+        counts = rows.run(subscribe=topic, maxOffsetsPerTrigger="40")
+    finally:
+        going_on.set()
+        thread.join()
+    assert all(count == 40 for count in counts[:-1]), counts
+    read = sum(counts)
+    assert read >= 50
+    assert rows.found() == records(topic, 0, range(read))
+    rows.run(subscribe=topic)
+    total = len(rows.found())
+    assert total > read
+    assert rows.found() == records(topic, 0, range(total))
+
+
+def test_bytes_and_a_least_number_limit_batches_on_spark(
+    rows: Rows, new_topic: NewTopic, bootstrap_servers: str, produce: Produce
+) -> None:
+    from confluent_kafka import Producer
+
+    topic = new_topic()
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 0, "batch.num.messages": 1})
+    for number in range(40):
+        producer.produce(topic, f"0/{number}".encode().ljust(10_000))
+    assert producer.flush(30) == 0
+    counts = rows.run(subscribe=topic, maxBytesPerTrigger="150000")
+    assert sum(counts) == 40
+    assert all(13 <= count <= 15 for count in counts[:-1]), counts
+    produce(topic, 0, 30, first=40)
+    assert rows.run({"once": True}, subscribe=topic, maxBytesPerTrigger="100") == [30]
+
+    query = rows.start(
+        {"processingTime": "0 seconds"}, subscribe=topic, minOffsetsPerTrigger="10", maxTriggerDelay="1h"
+    )
+    produce(topic, 0, 1, first=70)
+    eventually(lambda: sum(p["numInputRows"] for p in query.recentProgress) >= 1, query)  # the first does not wait
+    before = sum(p["numInputRows"] for p in query.recentProgress)
+    produce(topic, 0, 9, first=71)
+    produce(topic, 0, 10, first=80)
+    eventually(lambda: sum(p["numInputRows"] for p in query.recentProgress) > before, query)
+    query.stop()
+    assert all(p["numInputRows"] >= 10 for p in query.recentProgress[1:] if p["numInputRows"])
+
+
+# Partitions and topics that come and go
+
+
+def test_a_running_query_finds_new_partitions_and_new_topics_of_its_pattern(
+    rows: Rows, new_topic: NewTopic, produce: Produce, add_partitions: Callable[[str, int], None], cluster: Cluster
+) -> None:
+    topic = new_topic()
+    other = f"{topic}-other"
+    produce(topic, 0, 3)
+    query = rows.start({"processingTime": "0 seconds"}, subscribePattern=f"^{topic}", **FRESH)
+    eventually(lambda: rows.found() == records(topic, 0, range(3)), query)
+    add_partitions(topic, 2)
+    produce(topic, 1, 4)
+    cluster.create_topic(other, 1, 1)
+    produce(other, 0, 5)
+    expected = records(topic, 0, range(3)) + records(topic, 1, range(4)) + records(other, 0, range(5))
+    eventually(lambda: rows.found() == expected, query)
+    query.stop()
+    produce(topic, 1, 2, first=4)
+    assert rows.run(subscribePattern=f"^{topic}", **FRESH) == [2]
+    assert rows.found() == expected + records(topic, 1, range(4, 6))
+
+
+def test_a_topic_made_anew_under_a_query_and_between_two_runs_is_found_out(
+    rows: Rows, new_topic: NewTopic, produce: Produce, cluster: Cluster
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 5)
+    options = {"subscribe": topic, **FRESH}
+    query = rows.start({"processingTime": "0 seconds"}, failOnDataLoss="false", **options)
+    eventually(lambda: len(rows.found()) == 5, query)
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1, 1)
+    produce(topic, 0, 8, first=100)  # longer than what was read: only its id tells
+    eventually(lambda: rows.found() == records(topic, 0, range(5)) + records(topic, 0, range(100, 108)), query)
+    query.stop()
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1, 1)
+    produce(topic, 0, 9, first=200)
+    said = rows.failure(**options)
+    assert f"{topic}-0: the offsets from 8 on are gone: the topic '{topic}' was deleted and made anew" in said
+    assert rows.run(failOnDataLoss="false", **options) == [9]
+    assert sum(rows.found().values()) == 5 + 8 + 9
+
+
+def test_retention_that_overtakes_a_query_fails_it_or_is_stepped_over(
+    rows: Rows, new_topic: NewTopic, produce: Produce, delete_records: Callable[[str, int, int], None]
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 10)
+    options = {"subscribe": topic, "maxOffsetsPerTrigger": "6", **FRESH}
+    assert rows.run(**options) == [6, 4]
+    produce(topic, 0, 30, first=10)
+    produce(topic, 1, 5)
+    delete_records(topic, 0, 25)
+    said = rows.failure(**options)
+    assert f"{topic}-0: the offsets [10, 25) are gone: the log starts at 25 now" in said
+    assert "set failOnDataLoss to false" in said
+    assert sum(rows.run(failOnDataLoss="false", **options)) == 20
+    assert rows.found() == (
+        records(topic, 0, range(10)) + records(topic, 0, range(25, 40)) + records(topic, 1, range(5))
+    )
+
+
+# Options that changed between two runs
+
+
+def test_a_checkpoint_knows_better_than_changed_options(rows: Rows, new_topic: NewTopic, produce: Produce) -> None:
+    one, other = new_topic(), new_topic()
+    produce(one, 0, 10)
+    produce(other, 0, 4)
+    assert rows.run(subscribe=one, maxOffsetsPerTrigger="10") == [10]
+    produce(one, 0, 6, first=10)
+    changed = {"subscribe": f"{one},{other}", "startingOffsets": "latest", "maxOffsetsPerTrigger": "5"}
+    assert rows.run(**changed) == [5, 5], "the new topic from its first offset, in the new limit"
+    said = rows.failure(subscribe=other)
+    assert f"{one}-0: the offsets from 16 on are gone: the topic is there, but this query does not read it" in said
+    produce(other, 0, 1, first=4)
+    assert rows.run(subscribe=other, failOnDataLoss="false") == [1]
+    assert rows.found() == records(one, 0, range(16)) + records(other, 0, range(5))
+
+
+# Groups
+
+
+def test_a_query_without_a_group_of_the_users_has_one_of_its_own_whose_commits_can_be_read(
+    spark: "SparkSession", rows: Rows, new_topic: NewTopic, produce: Produce, cluster: Cluster, bootstrap_servers: str
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 7)
+    query = rows.start(subscribe=topic, groupIdPrefix="orders")
+    assert query.awaitTermination(DEADLINE_S)
+    end = json.loads(query.lastProgress["sources"][0]["endOffset"])
+    group = f"orders-{end[NOTE]['query']}"
+    assert cluster.committed_offsets(group) == {(topic, 0): 7, (topic, 1): 0}
+    produce(topic, 0, 3, first=7)
+    assert rows.run(subscribe=topic, groupIdPrefix="orders") == [3]
+    assert cluster.committed_offsets(group) == {(topic, 0): 10, (topic, 1): 0}
+    commits = spark.read.format("pylog").option("kafka.bootstrap.servers", bootstrap_servers)
+    commits = commits.option("subscribe", "__consumer_offsets").option("decode", "offsets").load()
+    assert commits.columns[:6] == ["group", "topic", "partition", "offset", "metadata", "commit_timestamp"]
+    mine = commits.where(commits.group == group).orderBy("log_offset").collect()
+    assert [(row.partition, row.offset) for row in mine][:2] == [(0, 7), (1, 0)]
+    assert {(row.topic, row.partition): row.offset for row in mine} == cluster.committed_offsets(group)
+    assert all(abs(row.commit_timestamp.timestamp() - time.time()) < 600 for row in mine)
+
+
+def test_a_new_query_starts_where_a_group_stands(
+    rows: Rows, new_topic: NewTopic, produce: Produce, cluster: Cluster
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 10)
+    produce(topic, 1, 10)
+    cluster.commit_offsets(f"other-{topic}", {(topic, 0): 6})
+    at_group = {"subscribe": topic, "startingOffsets": "group", "kafka.group.id": f"other-{topic}"}
+    said = rows.failure(startingOffsetsWithoutCommit="error", **at_group)
+    assert f"the group 'other-{topic}' has no commit for {topic}-1" in said
+    assert rows.run({"once": True}, startingOffsetsWithoutCommit="earliest", **at_group) == [14]
+    assert rows.found() == records(topic, 0, range(6, 10)) + records(topic, 1, range(10))
+    produce(topic, 0, 1, first=10)
+    assert rows.run(**at_group) == [1]
+    assert cluster.committed_offsets(f"other-{topic}") == {(topic, 0): 11, (topic, 1): 10}
