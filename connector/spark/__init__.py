@@ -1,8 +1,10 @@
 """pylog as a data source of Spark: `register(spark)`, then `format("pylog")` reads and writes topics.
 
-Columns, options and rules are those of Spark's `format("kafka")`. What differs:
+Columns, options and rules are those of Spark's `format("kafka")`; docs/source.md has the options. What differs:
 - an option that is unknown, or has no effect where it stands, is refused, not ignored;
 - a schema given to `.schema(...)` chooses columns, and the others are not decoded;
+- a batch splits large partitions over tasks of itself, and takes filters where the session pushes them down;
+- `subscribePattern` is an expression of Python's `re`; internal topics are read if they are named;
 - with `kafka.group.id` a stream commits what it has done to that group (without it, to none);
 - with failOnDataLoss=false, a topic that was deleted and made anew is read from its earliest offset, not skipped;
 - a sink writes a `timestamp` column as the records' time; `write` needs `mode("append")`; no update mode;
