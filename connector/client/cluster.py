@@ -241,6 +241,7 @@ class Cluster(Brokers):
                     raise kafka_error(topic.error_code, f"creating the topic {name!r}", topic.error_message)
 
         self._ask_controller(f"creating the topic {name!r}", create)
+        self._missing.discard(name)
         self.retrying(
             f"waiting for the leaders of {name!r}",
             lambda: [self.leader(name, partition) for partition in self.partitions(name)],

@@ -179,12 +179,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Whether it is worth another look. Spark asks an idle source again at once: waiting here, longer each time,
         spares the broker."""
         wait_ms, self._idle_wait_ms = self._idle_wait_ms, min(2 * self._idle_wait_ms + 10, IDLE_WAIT_MS_MAX)
-        if (
-            self._delay is not None
-            and self._latest.keys() <= begin.offsets.keys()
-            and any(self._latest[place] > begin.offsets[place] for place in self._latest)
-        ):
-            time.sleep(min(wait_ms, self._delay.left_ms) / 1000)  # there are records, but too few
+        if any(offset > begin.offsets.get(place, 0) for place, offset in self._latest.items()):
+            time.sleep(wait_ms / 1000)  # there are records, but too few
             return True
         return wait_for_records(self._cluster, begin.offsets, wait_ms)
 
@@ -219,22 +215,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ids = {topic: id_text(self._cluster.topic_id(topic)) for topic in {topic for topic, _ in places}}
         return {topic: topic_id for topic, topic_id in ids.items() if topic_id}
 
-    def _earliest_of(self, places: set[TopicPartition], behind: set[TopicPartition]) -> Offsets:
-        """The first offsets of `places`, and of those `behind` as they were known a moment ago at the latest."""
+    def _earliest_of(self, anew: set[TopicPartition], until: Mark, is_behind: bool) -> Offsets:
+        """The first offsets of those that begin `anew`; if a partition of `until` is to be read on, of all of them, as
+        they were a moment ago at the latest."""
         age_ms = (time.monotonic() - self._earliest_known_at) * 1000
-        if (behind and age_ms >= self._options.client.metadata_max_age_ms) or not behind <= self._earliest.keys():
-            self._earliest = self._cluster.earliest(places | behind)
+        is_old = age_ms >= self._options.client.metadata_max_age_ms or not until.offsets.keys() <= self._earliest.keys()
+        if is_behind and is_old:
+            self._earliest = self._cluster.earliest(until.offsets)
             self._earliest_known_at = time.monotonic()
-        elif places:
-            self._earliest |= self._cluster.earliest(places)
+        elif anew:
+            self._earliest |= self._cluster.earliest(anew)
         return self._earliest
 
     # Where it begins
 
     def _starts(self, begin: Mark, until: Mark, is_first: bool) -> Offsets:
         """The starts of the partitions of `until`. What is lost before them is reported."""
-        behind = {place for place, offset in begin.offsets.items() if until.offsets.get(place, 0) > offset}
-        earliest = self._earliest_of(without_start(begin, until), behind)
+        is_behind = any(until.offsets.get(place, 0) > offset for place, offset in begin.offsets.items())
+        earliest = self._earliest_of(without_start(begin, until), until, is_behind)
         found, losses = starts(begin, until, earliest, is_first)
         gone = begin.offsets.keys() - until.offsets.keys()
         self._report([self._gone(place, begin.offsets[place]) for place in sorted(gone)] + losses)
