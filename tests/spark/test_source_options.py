@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.connector
 
 T0_MS = 1_700_000_000_000
+STREAM_SECONDS_MAX = 120
 FORMATS = ["pylog", "kafka"]
 ALL = {("A", 0): range(10), ("A", 1): range(5)}
 
@@ -62,14 +63,14 @@ def load(
 ) -> "Callable[..., DataFrame]":
     """`load(format, options)`: what stands in angle brackets is the name of a topic; `<A>` is read if nothing else."""
 
-    def load(format: str, options: dict[str, str]) -> "DataFrame":
+    def load(format: str, options: dict[str, str], *, stream: bool = False) -> "DataFrame":
         if format == "kafka":
             request.getfixturevalue("spark_kafka")
         named = {name: filled.named(text) for name, text in options.items()}
         if not named.keys() & {"subscribe", "subscribePattern", "assign"}:
             named["subscribe"] = filled.names["A"]
-        reader = spark.read.format(format).option("kafka.bootstrap.servers", bootstrap_servers)
-        return reader.options(**named).load()
+        named["kafka.bootstrap.servers"] = bootstrap_servers
+        return (spark.readStream if stream else spark.read).format(format).options(**named).load()
 
     return load
 
@@ -177,6 +178,52 @@ def test_a_batch_has_the_rows_that_its_options_say(
     load: "Callable[..., DataFrame]", filled: Filled, format: str, options: dict[str, str], wanted: Any
 ) -> None:
     assert found(load(format, options)) == places(wanted, filled)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        pytest.param({"startingOffsets": "earliest"}, ALL, id="from earliest"),
+        pytest.param({}, {}, id="from latest"),
+        pytest.param({"startingOffsets": offsets(4, -1)}, {("A", 0): range(4, 10)}, id="from offsets"),
+        pytest.param(
+            {"subscribePattern": "<prefix>-[BC]", "startingOffsets": "earliest"}, {("B", 0): range(3)}, id="a pattern"
+        ),
+        pytest.param(
+            {"assign": '{"<A>": [1, 7]}', "startingOffsets": "earliest"}, {("A", 1): range(5)}, id="partitions"
+        ),
+        pytest.param(
+            {"startingTimestamp": at(3), "startingOffsets": "latest"},
+            {("A", 0): range(3, 10), ("A", 1): range(3, 5)},
+            id="from a time",
+        ),
+        pytest.param(
+            {"startingOffsetsByTimestamp": times(8, 99), "startingOffsetsByTimestampStrategy": "latest"},
+            {("A", 0): range(8, 10)},
+            id="from times, where there are such",
+        ),
+        pytest.param({"startingOffsets": "earliest", "minPartitions": "6"}, ALL, id="in many tasks"),
+        pytest.param({"startingOffsets": "earliest", "maxRecordsPerPartition": "2"}, ALL, id="in small tasks"),
+    ],
+)
+def test_a_new_stream_has_the_rows_that_its_options_say(
+    load: "Callable[..., DataFrame]", filled: Filled, format: str, options: dict[str, str], wanted: Any
+) -> None:
+    rows: list[tuple[str, int, int]] = []
+
+    def keep(batch: "DataFrame", _: int) -> None:
+        tasks.append(batch.rdd.getNumPartitions())
+        rows.extend(found(batch))
+
+    tasks: list[int] = []
+    query = load(format, options, stream=True).writeStream.foreachBatch(keep).trigger(availableNow=True).start()
+    assert query.awaitTermination(STREAM_SECONDS_MAX)
+    assert sorted(rows) == places(wanted, filled)
+    if "minPartitions" in options:
+        assert max(tasks) == 6
+    if "maxRecordsPerPartition" in options:
+        assert max(tasks) == 8
 
 
 @pytest.mark.parametrize("format", FORMATS)
