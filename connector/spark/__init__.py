@@ -5,8 +5,10 @@ Columns, options and rules are those of Spark's `format("kafka")`; docs/source.m
 - a schema given to `.schema(...)` chooses columns, and the others are not decoded;
 - a batch splits large partitions over tasks of itself, and takes filters where the session pushes them down;
 - `subscribePattern` is an expression of Python's `re`; internal topics are read if they are named;
-- with `kafka.group.id` a stream commits what it has done to that group (without it, to none);
-- with failOnDataLoss=false, a topic that was deleted and made anew is read from its earliest offset, not skipped;
+- a stream commits what it has done to a group, `kafka.group.id` or one of its own, and can start where a group stands;
+- a topic that was deleted and made anew is known by its id, and with failOnDataLoss=false read from its first offset;
+- `maxBytesPerTrigger` limits a micro-batch, and `decode=offsets` reads the commits in `__consumer_offsets`;
+- `endOffset` in a query's progress has a key "@pylog" beside the topics; there are no metrics but `latestOffset`;
 - a sink writes a `timestamp` column as the records' time; `write` needs `mode("append")`; no update mode;
 - rows without a key stay with a partition for a record batch; `kafka.linger.ms` has no meaning.
 
