@@ -75,6 +75,8 @@ def test_all_topics_are_listed_but_the_clusters_own(
     cluster = connect(bootstrap_servers)
     cluster.commit_offsets(f"group-of-{new_topic()}", {(new_topic(), 0): 3})  # makes __consumer_offsets
     one, two = new_topic(), new_topic(partitions=3)
+    for topic in (one, two):
+        cluster.partitions(topic)  # waits until the broker knows it
     cluster.expire_names()
     names = cluster.topic_names()
     assert {one, two} <= set(names)
@@ -82,6 +84,7 @@ def test_all_topics_are_listed_but_the_clusters_own(
     assert not any(name.startswith("__") for name in names)
     assert cluster.partitions(two) == [0, 1, 2]
     three = new_topic()
+    cluster.partitions(three)
     assert three not in cluster.topic_names()  # what is known is believed for a while
     cluster.expire_names()
     assert three in cluster.topic_names()
