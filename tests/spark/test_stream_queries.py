@@ -36,14 +36,18 @@ class Rows:
 
     def __init__(self, spark: "SparkSession", servers: str, path: Path) -> None:
         self._spark, self._servers, self._path = spark, servers, path
+        self.is_shared = False  # whether both formats go on with one checkpoint
+
+    def _folder(self, what: str, format: str) -> str:
+        return str(self._path / (what if self.is_shared else f"{what}-{format}"))
 
     def start(self, trigger: dict[str, Any] | None = None, format: str = "pylog", **options: str) -> "StreamingQuery":
         """A run of the test's query: one checkpoint for all of them, per format."""
         stream = self._spark.readStream.format(format).option("kafka.bootstrap.servers", self._servers)
         rows = stream.options(**({"startingOffsets": "earliest"} | options)).load()
         writer = rows.selectExpr("concat(topic, ':', cast(value as string)) value").writeStream.format("parquet")
-        writer = writer.option("path", str(self._path / f"rows-{format}"))
-        writer = writer.option("checkpointLocation", str(self._path / f"checkpoint-{format}"))
+        writer = writer.option("path", self._folder("rows", format))
+        writer = writer.option("checkpointLocation", self._folder("checkpoint", format))
         return writer.trigger(**(trigger or {"availableNow": True})).start()
 
     def run(self, trigger: dict[str, Any] | None = None, format: str = "pylog", **options: str) -> list[int]:
@@ -59,7 +63,7 @@ class Rows:
         return str(caught.value)
 
     def found(self, format: str = "pylog") -> Counter[str]:
-        rows = self._spark.read.schema("value string").parquet(str(self._path / f"rows-{format}"))
+        rows = self._spark.read.schema("value string").parquet(self._folder("rows", format))
         return Counter(row["value"] for row in rows.collect())
 
 
@@ -242,6 +246,19 @@ def test_a_checkpoint_knows_better_than_changed_options(rows: Rows, new_topic: N
     produce(other, 0, 1, first=4)
     assert rows.run(subscribe=other, failOnDataLoss="false") == [1]
     assert rows.found() == records(one, 0, range(16)) + records(other, 0, range(5))
+
+
+def test_a_query_of_sparks_own_connector_goes_on_here_with_its_checkpoint(
+    spark_kafka: "SparkSession", rows: Rows, new_topic: NewTopic, produce: Produce
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 10)
+    rows.is_shared = True
+    assert rows.run(format="kafka", subscribe=topic) == [10]
+    produce(topic, 0, 3, first=10)
+    produce(topic, 1, 4)
+    assert rows.run(subscribe=topic) == [7]
+    assert rows.found() == records(topic, 0, range(13)) + records(topic, 1, range(4))
 
 
 # Groups
