@@ -1,6 +1,7 @@
 """What a task does: the records of one offset range, fetched, decoded and handed to Spark as Arrow batches.
 
-While Spark takes one Arrow batch, the next fetch is on its way; a task holds about two fetches and one Arrow batch.
+While Spark takes one Arrow batch, the next fetch is on its way. What a task holds does not grow with its range: one
+fetch, what is unfolded of it together, and an Arrow batch or two. docs/source.md states the bound, and a test holds it.
 """
 
 from collections.abc import Iterator
