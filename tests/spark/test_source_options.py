@@ -317,6 +317,36 @@ def test_both_refuse_and_ours_names_the_option(
         assert name in str(refused.value)
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        pytest.param({"endingOffsets": "latest"}, "endingOffsets", id="an end"),
+        pytest.param({"endingOffsetsByTimestamp": times(5, 5)}, "endingOffsetsByTimestamp", id="an end in time"),
+        pytest.param(
+            {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"},
+            "minOffsetsPerTrigger",
+            id="a least above the most",
+        ),
+        pytest.param({"startingTimestamp": at(99)}, "startingTimestamp", id="no record is so young"),
+        pytest.param({"startingOffsets": by_partition({("A", 0): 1})}, "startingOffsets", id="a partition left out"),
+        pytest.param({"startingOffsets": "middle"}, "startingOffsets", id="no such place"),
+        pytest.param({"maxTriggerDelay": "soon", "minOffsetsPerTrigger": "1"}, "maxTriggerDelay", id="no duration"),
+    ],
+)
+def test_both_refuse_such_a_stream_and_ours_names_the_option(
+    load: "Callable[..., DataFrame]", format: str, options: dict[str, str], name: str
+) -> None:
+    def run() -> None:
+        stream = load(format, options, stream=True).writeStream.format("noop").trigger(availableNow=True)
+        stream.start().awaitTermination(STREAM_SECONDS_MAX)
+
+    with pytest.raises(Exception) as refused:  # noqa: PT011 - of many classes, on both sides of the JVM
+        run()
+    if format == "pylog":
+        assert name in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
