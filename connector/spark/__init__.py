@@ -29,11 +29,16 @@ class SparkTooOld(ImportError):
 
 def register(spark: "SparkSession") -> None:
     """Make `format("pylog")` known to this session; again is harmless."""
-    _check(_pyspark_version(), "PySpark")
+    check_pyspark()
     _check(spark.version, "this session's Spark")
     from pylog.connector.spark.datasource import PylogDataSource
 
     spark.dataSource.register(PylogDataSource)
+
+
+def check_pyspark() -> None:
+    """SparkTooOld with what to install, before anything of PySpark is imported."""
+    _check(_pyspark_version(), "PySpark")
 
 
 def _pyspark_version() -> str | None:

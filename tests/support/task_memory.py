@@ -4,7 +4,8 @@ and prints the most memory that this took beyond what the process had before, in
 import sys
 from pathlib import Path
 
-from pylog.connector.spark.options import Taker, source_options
+from pylog.connector.spark.option_rows import Taker
+from pylog.connector.spark.options import source_options
 from pylog.connector.spark.plan import OffsetRange
 from pylog.connector.spark.read import RangePartition, read_partition
 from pylog.connector.spark.schema import source_schema
