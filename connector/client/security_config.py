@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from pylog.connector.client.config_types import PASSWORD, SECRET, TEXT, ValueType, choice, option
 from pylog.connector.client.errors import ConfigError
@@ -145,6 +145,11 @@ class SecurityConfig:
     sasl_login_callback_handler_class: str = option(
         ValueType("class", _login_handler), "", "Kafka's own class for sasl.oauthbearer.token.endpoint.url, no other"
     )
+
+    @property
+    def security(self) -> "SecurityConfig":
+        """Only these options, of whatever holds more: what is made from them serves all that have the same."""
+        return SecurityConfig(**{row.name: getattr(self, row.name) for row in fields(SecurityConfig)})
 
     @property
     def has_tls(self) -> bool:

@@ -30,6 +30,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 # OpenSSL's codes of what is wrong with a certificate (X509_V_ERR_*).
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _WRONG_NAMES = (62, 64)  # of a host; of an IP address
+_UNKNOWN_CA = (2, 18, 19, 20, 21)  # no issuer, signed by itself, a chain that leads nowhere
 
 
 def secured(sock: socket.socket, address: Address, config: SecurityConfig) -> ssl.SSLSocket:
@@ -86,6 +87,8 @@ def _wrong_certificate(error: ssl.SSLCertVerificationError, address: Address, co
             "bootstrap.servers and in the broker's advertised.listeners; ssl.endpoint.identification.algorithm with an "
             "empty value would do without that check"
         )
+    if error.verify_code not in _UNKNOWN_CA:
+        return f"its certificate is refused: {error.verify_message}"
     believed = "that ssl.truststore.* names"
     if not (config.ssl_truststore_location or config.ssl_truststore_certificates):
         believed = "of this system (there is no ssl.truststore.location)"
@@ -98,7 +101,7 @@ def _wrong_certificate(error: ssl.SSLCertVerificationError, address: Address, co
 def tls_context(config: SecurityConfig) -> ssl.SSLContext:
     """Made once, and again when a file has changed; ConfigError where keys or certificates cannot be used."""
     files = (config.ssl_truststore_location, config.ssl_keystore_location)
-    return _made(config, tuple(_changed_at(file) for file in files if file))
+    return _made(config.security, tuple(_changed_at(file) for file in files if file))
 
 
 def _changed_at(file: str) -> int:
@@ -194,6 +197,7 @@ def _trust(context: ssl.SSLContext, pem: str) -> None:
         context.load_verify_locations(cadata="".join(certificates))
     except (ssl.SSLError, ValueError):
         raise ConfigError("ssl.truststore.* holds no certificates that can be read: it must be PEM") from None
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as for Java, what is in it need not be a root to count
 
 
 def _identify(context: ssl.SSLContext, config: SecurityConfig) -> None:

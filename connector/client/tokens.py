@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from pylog.connector.client.config import ClientConfig
 from pylog.connector.client.errors import ConfigError, TokenUnavailable
 from pylog.connector.client.secret import Secret
-from pylog.connector.client.security_config import UNSECURED_PREFIX
+from pylog.connector.client.security_config import UNSECURED_PREFIX, SecurityConfig
 from pylog.connector.client.tls import tls_context
 
 USED_PART = 0.8  # as Kafka's sasl.login.refresh.window.factor
@@ -28,12 +28,12 @@ class Token(NamedTuple):
     use_until: float  # in seconds since 1970
 
 
-_tokens: dict[ClientConfig, Token] = {}
+_tokens: dict[SecurityConfig, Token] = {}
 
 
 def token(config: ClientConfig) -> Token:
     """The token of this process for this configuration; ConfigError or TokenUnavailable where there is none."""
-    known = _tokens.get(config)
+    known = _tokens.get(config.security)
     if known is not None and time.time() < known.use_until:
         return known
     options = _jaas_options(config)
@@ -49,13 +49,13 @@ def token(config: ClientConfig) -> Token:
     expiry = _expiry_in(text) if expiry is None else expiry
     if expiry is not None and expiry <= now:
         raise TokenUnavailable("the token that was to be had has expired already")
-    _tokens[config] = found = Token(Secret(text), now if expiry is None else now + (expiry - now) * USED_PART)
+    _tokens[config.security] = found = Token(Secret(text), now if expiry is None else now + (expiry - now) * USED_PART)
     return found
 
 
 def forget_token(config: ClientConfig) -> None:
     """It was refused: the next connection is not to try it again."""
-    _tokens.pop(config, None)
+    _tokens.pop(config.security, None)
 
 
 def extensions(config: ClientConfig) -> dict[str, str]:

@@ -6,6 +6,7 @@ import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,11 @@ def test_a_certificate_that_is_no_good_is_refused(
         Cluster(config).refresh()
 
 
+def test_a_certificate_that_is_trusted_itself_needs_no_ca(secure: Secure, authority: Authority) -> None:
+    own = {"ssl_truststore_location": str(authority.broker.certificate)}
+    assert asked(config_of(secure().bootstrap_servers, None, **own)) == "orders"
+
+
 def test_without_a_truststore_the_systems_cas_are_asked(secure: Secure) -> None:
     with pytest.raises(TlsFailed, match=r"of this system \(there is no ssl\.truststore\.location\)"):
         asked(config_of(secure().bootstrap_servers, None))
@@ -269,7 +275,7 @@ def test_a_context_is_made_once_and_anew_when_its_file_has_changed(tmp_path: Pat
     shutil.copy(authority.certificate, trusted)
     config = config_of("a:1", None, ssl_truststore_location=str(trusted))
     first = tls_context(config)
-    assert tls_context(config) is first
+    assert tls_context(replace(config, client_id="another")) is first
     os.utime(trusted, ns=(1, 1))
     assert tls_context(config) is not first
 

@@ -123,7 +123,10 @@ NO_FUNCTION = "text"
 )
 def test_a_token_is_used_until_its_end_is_near(monkeypatch: pytest.MonkeyPatch, provider: str, asked_for: int) -> None:
     calls.clear()
-    config = config_of(sasl_oauthbearer_token_provider=f"{__name__}:{provider}", client_id=f"test-{provider}")
+    config = config_of(
+        sasl_oauthbearer_token_provider=f"{__name__}:{provider}",
+        sasl_jaas_config=f"{OAUTH_MODULE} required test={provider};",
+    )
     for _ in range(3):
         tokens.token(config)
     assert len(calls) == asked_for
@@ -135,7 +138,10 @@ def test_a_token_is_used_until_its_end_is_near(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_token_that_was_refused_is_not_used_again() -> None:
     calls.clear()
-    config = config_of(sasl_oauthbearer_token_provider=f"{__name__}:for_an_hour", client_id="refused")
+    config = config_of(
+        sasl_oauthbearer_token_provider=f"{__name__}:for_an_hour",
+        sasl_jaas_config=f"{OAUTH_MODULE} required test=refused;",
+    )
     first = tokens.token(config)
     tokens.forget_token(config)
     assert tokens.token(config) != first
