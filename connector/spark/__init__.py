@@ -7,6 +7,7 @@ Columns, options and rules are those of Spark's `format("kafka")`; docs/source.m
 - `subscribePattern` is an expression of Python's `re`; internal topics are read if they are named;
 - a stream commits what it has done to a group, `kafka.group.id` or one of its own, and can start where a group stands;
 - a topic that was deleted and made anew is known by its id, and with failOnDataLoss=false read from its first offset;
+- truststores and keystores are PEM; tokens for OAUTHBEARER come from a function in Python; no Kerberos;
 - `maxBytesPerTrigger` limits a micro-batch, and `decode=offsets` reads the commits in `__consumer_offsets`;
 - `endOffset` in a query's progress has a key "@pylog" beside the topics; there are no metrics but `latestOffset`;
 - a sink writes a `timestamp` column as the records' time; `write` needs `mode("append")`; no update mode;
