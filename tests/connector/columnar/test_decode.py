@@ -371,3 +371,35 @@ def test_the_schema_is_what_spark_expects() -> None:
         .add("headers", types.ArrayType(header))
     )
     assert arrow_schema(ALL).equals(pandas_types.to_arrow_schema(schema, timezone="UTC"), check_metadata=True)
+
+
+@pytest.mark.parametrize("codec", codecs.CODEC_BY_NAME.values(), ids=codecs.CODEC_BY_NAME)
+@pytest.mark.parametrize(
+    ("columns", "copied"),
+    [
+        pytest.param(["value"], 1, id="values only"),
+        pytest.param(["key"], 1, id="keys only"),
+        pytest.param(["timestamp", "value", "key"], 2, id="some, in another order"),
+        pytest.param(["offset", "partition", "timestamp", "timestampType", "topic"], 0, id="no bytes at all"),
+        pytest.param(["headers"], 2, id="headers: their keys and values"),
+        pytest.param(ALL, 4, id="all"),
+    ],
+)
+def test_only_the_columns_that_are_asked_for_are_copied(
+    monkeypatch: pytest.MonkeyPatch, codec: int, columns: list[str], copied: int
+) -> None:
+    gathered: list[int] = []
+    gather = decode._gather
+
+    def counted(arrow_type: pa.DataType, rows: int, *rest: object) -> pa.Array:
+        gathered.append(rows)
+        return gather(arrow_type, rows, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(decode, "_gather", counted)
+    fetched = bytes(
+        encode_batch([Record(n, NOW_MS, b"k%d" % n, b"v" * n, (("h", b"x"),)) for n in range(9)], codec=codec)
+    )
+    (found,), _ = decoded(RowDecoder("orders", 3, arrow_schema(columns)), fetched, 2, 7)
+    assert len(gathered) == copied
+    (whole,), _ = decoded(RowDecoder("orders", 3, arrow_schema(ALL)), fetched, 2, 7)
+    assert found.equals(whole.select(columns))
