@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StringType, StructType
 
-from pylog.connector.client.cluster import LATEST, Cluster
+from pylog.connector.client.cluster import Cluster, TopicPartition
 from pylog.connector.client.errors import ConfigError
 from pylog.connector.spark.contact import contact, look_up
 from pylog.connector.spark.data_loss import Loss, beyond, expired, report
-from pylog.connector.spark.offsets import Offsets, resolve
-from pylog.connector.spark.options import SourceOptions
+from pylog.connector.spark.offsets import AtTime, Offsets, resolve
+from pylog.connector.spark.options import Position, SourceOptions
 from pylog.connector.spark.plan import ranges, split
 from pylog.connector.spark.pushdown import Narrowing, narrowed
 from pylog.connector.spark.read import RangePartition, read_partition
@@ -50,11 +50,11 @@ class BatchReader(DataSourceReader):
             end = resolve(cluster, ending.option, ending.wanted, places)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        self._keep_within_log(cluster, start, end)
-        for (topic, partition), offset in start.items():
-            place = topic, partition
-            is_latest = LATEST in (ending.wanted, ending.wanted.get(place) if isinstance(ending.wanted, dict) else None)
-            if offset > end[place] and not is_latest:
+        if isinstance(starting.wanted, dict) or isinstance(ending.wanted, dict):
+            self._keep_within_log(cluster, start, end)
+        for place, offset in start.items():
+            topic, partition = place
+            if offset > end[place] and (_is_given(ending, place) or isinstance(ending.wanted, AtTime)):
                 what = f"{starting.option} ({offset}) is behind {ending.option} ({end[place]})"
                 raise ConfigError(f"{topic}-{partition}: {what}")
         return self._narrowing.apply(cluster, start, end)
@@ -65,16 +65,21 @@ class BatchReader(DataSourceReader):
         losses: list[Loss] = []
         for place in sorted(start):
             lowest, highest = earliest[place], max(latest[place], earliest[place])
-            if start[place] < lowest:
+            if start[place] < lowest and _is_given(self._options.starting, place):
                 losses.append(expired(*place, start[place], lowest, end[place]))
-            for option, offsets in (("startingOffsets", start), ("endingOffsets", end)):
-                if offsets[place] > highest:
-                    losses.append(beyond(*place, offsets[place], highest, option))
+            for position, offsets in ((self._options.starting, start), (self._options.ending, end)):
+                if offsets[place] > highest and _is_given(position, place):
+                    losses.append(beyond(*place, offsets[place], highest, position.option))
                 offsets[place] = min(max(offsets[place], lowest), highest)
         report(self._options.fail_on_data_loss, losses)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(self._options, self._schema, partition)
+
+
+def _is_given(position: Position, place: TopicPartition) -> bool:
+    """Whether a user has named the very offset. Earliest and latest may have moved on since they were looked up."""
+    return isinstance(position.wanted, dict) and position.wanted[place] >= 0
 
 
 class FilteringBatchReader(BatchReader):

@@ -318,6 +318,29 @@ def test_both_refuse_and_ours_names_the_option(
 
 
 @pytest.mark.parametrize("format", FORMATS)
+def test_offsets_that_retention_took_are_a_loss_or_left_out(
+    request: pytest.FixtureRequest,
+    read: "Callable[..., DataFrame]",
+    new_topic: Callable[..., str],
+    produce: Callable[..., None],
+    delete_records: Callable[..., None],
+    format: str,
+) -> None:
+    if format == "kafka":
+        request.getfixturevalue("spark_kafka")
+    topic = new_topic()
+    produce(topic, 0, 10)
+    delete_records(topic, 0, 4)
+    assert read(topic, format=format).count() == 6
+    gone = {"startingOffsets": json.dumps({topic: {"0": 1}}), "endingOffsets": json.dumps({topic: {"0": 7}})}
+    assert read(topic, format=format, failOnDataLoss="false", **gone).count() == 3
+    with pytest.raises(Exception) as refused:  # noqa: PT011 - of many classes, on both sides of the JVM
+        read(topic, format=format, **gone).count()
+    if format == "pylog":
+        assert f"{topic}-0: the offsets [1, 4) are gone: the log starts at 4 now" in str(refused.value)
+
+
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize(
     ("options", "name"),
     [
