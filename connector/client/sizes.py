@@ -30,6 +30,13 @@ class Sample(NamedTuple):
     def size_bytes(self) -> int:
         return sum(size for _, size in self.batches)
 
+    @property
+    def bytes_per_offset(self) -> float:
+        """Of whole batches: a sample that begins within one does not make it any larger."""
+        if not self.batches:
+            return 0.0
+        return self.size_bytes / (self.next_offset - min(self.offset, self.batches[0][0]))
+
     def bytes_before(self, end: int) -> int:
         return sum(size for base_offset, size in self.batches if base_offset < end)
 

@@ -94,9 +94,6 @@ def _estimate(
 
 def _estimate_one(samples: list[Sample], begin: int, end: int) -> float:
     """By the mean of the samples' bytes per offset."""
-    spans = [found for found in samples if found.next_offset > found.offset]
-    if not spans:
-        return 0.0
-    if spans[0].offset <= begin and spans[0].next_offset >= end:
-        return spans[0].bytes_before(end)
-    return (end - begin) * sum(found.size_bytes / (found.next_offset - found.offset) for found in spans) / len(spans)
+    if samples and samples[0].offset <= begin and samples[0].next_offset >= end:
+        return samples[0].bytes_before(end)
+    return (end - begin) * sum(found.bytes_per_offset for found in samples) / max(1, len(samples))

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
@@ -143,6 +143,7 @@ def test_bytes_are_shared_by_what_waits(end: Offsets, bytes_max: int, expected: 
     assert byte_limited({A: 0, B: 0}, end, bytes_max, Log(lambda number: 100).sample) == expected
 
 
+@settings(deadline=None)
 @given(
     sizes=st.sampled_from([(100, 100), (100, 4000), (4000, 100), (61, 61)]),
     offsets_log2=st.integers(0, 30),
@@ -169,6 +170,11 @@ def test_what_one_sample_covers_is_asked_for_once_and_counted_exactly() -> None:
     assert byte_limited({A: 95}, {A: 150}, 600, log.sample) == {A: 150}, "six batches of a hundred"
     assert log.rounds == 1
     assert byte_limited({A: 95}, {A: 151}, 600, log.sample)[A] < 151
+
+
+def test_a_sample_that_begins_within_a_batch_does_not_make_it_larger() -> None:
+    assert Sample(offset=999, next_offset=1000, batches=((0, 50_000),)).bytes_per_offset == 50
+    assert Sample(offset=0, next_offset=1000, batches=((900, 50_000),)).bytes_per_offset == 50, "compacted before it"
 
 
 @pytest.mark.connector

@@ -288,6 +288,52 @@ def test_commits_that_fail_slowly_are_not_tried_at_every_trigger(
     assert attempts == [0, 55, 110]
 
 
+def test_no_commit_is_tried_for_what_is_not_there(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker refuses it in a way that asks for another try: it would hold up the query for seconds."""
+    topic = new_topic()
+    produce(topic, 0, 3)
+    commits: list[Any] = []
+    monkeypatch.setattr(Cluster, "commit_offsets", lambda self, group, offsets: commits.append(offsets))
+    with pytest.raises(DataLoss):
+        new_reader(topic).latestOffset({topic: {"0": 3, "1": 7}}, ALL)
+    assert commits == [{(topic, 0): 3}]
+
+
+def test_a_new_query_starts_where_a_group_stands(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 5)
+    produce(topic, 1, 4)
+    cluster.commit_offsets(f"of-{topic}", {(topic, 0): 2})
+    group = {"kafka.group.id": f"of-{topic}"}
+    for without_commit, expected in (("earliest", 0), ("latest", 4)):
+        reader = new_reader(topic, "group", startingOffsetsWithoutCommit=without_commit, **group)
+        assert plain(reader.initialOffset()) == {topic: {"0": 2, "1": expected}}
+    with pytest.raises(ConfigError, match=f"'of-{topic}' has no commit for {topic}-1.*startingOffsetsWithoutCommit"):
+        new_reader(topic, "group", **group).initialOffset()
+    with pytest.raises(ConfigError, match=r"kafka\.group\.id must name the group"):
+        new_reader(topic, "group")
+
+
+def test_a_pattern_that_nothing_fits_yet_waits_for_its_first_topic(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster
+) -> None:
+    prefix = new_topic()
+    reader = new_reader("", subscribePattern=f"^{prefix}-.*")
+    start = reader.initialOffset()
+    assert plain(start) == {}
+    done = reader.latestOffset(start, ALL)
+    assert planned(reader, start, done) == []
+    assert reader.latestOffset(done, ALL) == done
+    cluster.create_topic(f"{prefix}-new", 1, 1)
+    produce(f"{prefix}-new", 0, 2)
+    end = reader.latestOffset(done, ALL)
+    assert planned(reader, done, end) == [OffsetRange(f"{prefix}-new", 0, 0, 2)]
+
+
 # Records that are gone
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pylog.broker_lite.protocol.consumer_offsets import (
@@ -73,6 +73,7 @@ def decoded(records: Records, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]
     return [row for part in rows for row in part.to_pylist()]
 
 
+@settings(deadline=None)
 @given(st.lists(commits | groups | newer | st.just((None, b"x")), min_size=1, max_size=30))
 def test_columns_are_what_the_plain_decoder_finds(records: Records) -> None:
     assert decoded(records) == plainly(records)
