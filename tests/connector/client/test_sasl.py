@@ -169,6 +169,24 @@ def test_a_function_in_python_provides_the_token(secure: Secure) -> None:
     assert seen == ["n,,\x01auth=Bearer token-of-alice\x01logicalCluster=lkc-1\x01\x01"]
 
 
+given: list[str] = []
+
+
+def better_each_time(options: Mapping[str, str]) -> tuple[str, float]:
+    given.append(f"token-{len(given) + 1}")
+    return given[-1], time.time() + 3600
+
+
+def test_a_token_that_was_refused_is_not_tried_again(secure: Secure) -> None:
+    proxy = secure({"OAUTHBEARER": lambda: serve_oauthbearer({"token-2"}, [])})
+    config = config_of(proxy, "OAUTHBEARER", sasl_oauthbearer_token_provider=f"{__name__}:better_each_time")
+    with pytest.raises(AuthenticationFailed):
+        opened(config)
+    for _ in range(2):
+        assert opened(config).call(metadata.SPEC, REQUEST).topics
+    assert given == ["token-1", "token-2"]
+
+
 def test_a_token_that_is_refused_is_told_in_the_brokers_words(secure: Secure) -> None:
     proxy = secure({"OAUTHBEARER": lambda: serve_oauthbearer({"another"}, [])})
     config = config_of(proxy, "OAUTHBEARER", sasl_oauthbearer_token_provider=f"{__name__}:own_token")

@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -182,10 +184,18 @@ def test_a_broker_that_asks_for_a_certificate_gets_it(secure: Secure, authority:
 # What is spoken
 
 
-def test_plain_text_to_a_listener_with_tls(secure: Secure) -> None:
-    config = ClientConfig.parse({"bootstrap.servers": secure().bootstrap_servers})
-    with pytest.raises((NotKafka, ConnectionLost), match=r"answers in TLS|security\.protocol"):
-        opened(config)
+def test_plain_text_to_a_listener_with_tls() -> None:
+    def answer(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(1000)
+            peer.sendall(bytes.fromhex("15030300020246"))  # a fatal alert: what came is no version of TLS
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        config = ClientConfig.parse({"bootstrap.servers": f"127.0.0.1:{listener.getsockname()[1]}"})
+        with pytest.raises(NotKafka, match=r"it answers in TLS.*is security\.protocol the one"):
+            opened(config)
 
 
 def test_tls_to_a_listener_without_it(kafka: FakeKafka, authority: Authority) -> None:
