@@ -133,7 +133,7 @@ class ClientConfig(SecurityConfig):
             try:
                 values[_attribute(name)] = row.parse(str(text))
             except ValueError as error:
-                raise ConfigError(f"{name} {error}" + ("" if row.is_secret else f" (it is {str(text)!r})")) from None
+                raise ConfigError(f"{name} {error}" + ("" if row.is_secret else f" (it is {_shown(text)})")) from None
         if not values.get("bootstrap_servers"):
             raise ConfigError("bootstrap.servers is required: the host:port of at least one broker")
         config = ClientConfig(**values)
@@ -150,6 +150,11 @@ class ClientConfig(SecurityConfig):
             "zstd": self.compression_zstd_level,
         }
         return levels.get(self.compression_type)
+
+
+def _shown(text: object) -> str:
+    """As it is in an error: some write a password into an address."""
+    return repr(re.sub(r"//[^/\s]*@", "//[hidden]@", str(text)))
 
 
 def _attribute(name: str) -> str:
@@ -179,7 +184,7 @@ _REFUSED = {
     "sasl.password": f"{_WITHOUT_MEANING}: {_IN_JAAS}",
     "sasl.mechanisms": f"{_WITHOUT_MEANING}: use sasl.mechanism",
     "sasl.login.refresh.": f"{_WITHOUT_MEANING}: a token is renewed after four fifths of its time",
-    "sasl.login.connect.timeout.ms": f"{_NOT_YET}: use socket.connection.setup.timeout.ms",
+    "sasl.login.connect.timeout.ms": f"{_NOT_YET}: use request.timeout.ms",
     "sasl.login.read.timeout.ms": f"{_NOT_YET}: use request.timeout.ms",
     "sasl.login.retry.backoff.": f"{_NOT_YET}: use retry.backoff.ms, which paces this too",
     "sasl.oauthbearer.client.credentials.": f"{_NOT_YET}: give clientId and clientSecret in sasl.jaas.config",

@@ -12,7 +12,7 @@ from pylog.broker_lite.protocol import sasl_authenticate, sasl_handshake
 from pylog.broker_lite.protocol.errors import ErrorCode, name_of
 from pylog.broker_lite.protocol.spec import ApiSpec
 from pylog.connector.client.config import ClientConfig
-from pylog.connector.client.errors import AuthenticationFailed
+from pylog.connector.client.errors import AuthenticationFailed, UnsupportedVersion
 from pylog.connector.client.scram import ExchangeFailed, scram
 from pylog.connector.client.security_config import OAUTHBEARER, PLAIN
 from pylog.connector.client.tokens import extensions, forget_token, token
@@ -33,7 +33,10 @@ class Calling(Protocol):
 def authenticate(connection: Calling, address: str, config: ClientConfig) -> int:
     """How many milliseconds the broker lets it hold, 0 without end; AuthenticationFailed where it does not let in."""
     mechanism = config.sasl_mechanism
-    handshake = connection.call(sasl_handshake.SPEC, sasl_handshake.SaslHandshakeRequest(mechanism))
+    try:
+        handshake = connection.call(sasl_handshake.SPEC, sasl_handshake.SaslHandshakeRequest(mechanism))
+    except UnsupportedVersion:
+        raise AuthenticationFailed(address, _without_sasl(config)) from None
     if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         enabled = ", ".join(sorted(handshake.mechanisms)) or "none"
         raise AuthenticationFailed(address, f"it has not enabled sasl.mechanism={mechanism}; it has: {enabled}")
@@ -61,13 +64,17 @@ def _exchange(connection: Calling, address: str, config: ClientConfig, exchange:
 
 def _words(code: int, said: str | None, config: ClientConfig) -> str:
     if code == ErrorCode.ILLEGAL_SASL_STATE:
-        return f"its listener has no SASL: is security.protocol={config.security_protocol} right?"
+        return _without_sasl(config)
     wrong = (
         "is the token right, and has it not expired"
         if config.sasl_mechanism == OAUTHBEARER
         else ("are username and password in sasl.jaas.config right")
     )
     return f"{said or name_of(code)} ({config.sasl_mechanism}; {wrong}?)"
+
+
+def _without_sasl(config: ClientConfig) -> str:
+    return f"its listener has no SASL: is security.protocol={config.security_protocol} right?"
 
 
 def _start(config: ClientConfig) -> Exchange:

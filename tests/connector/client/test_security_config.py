@@ -88,6 +88,11 @@ def refusal(options: dict[str, str]) -> str:
             {**OAUTH, "sasl.oauthbearer.token.endpoint.url": "http://idp/token"}, "begins with https", id="no TLS"
         ),
         pytest.param(
+            {**OAUTH, "sasl.oauthbearer.token.endpoint.url": "https://me:s3cret@idp/"},
+            "(it is 'https://[hidden]@idp/')",
+            id="a password in an address",
+        ),
+        pytest.param(
             {**OAUTH, "sasl.oauthbearer.token.provider": "token"}, "must be module:function", id="no module of Python's"
         ),
         pytest.param(
