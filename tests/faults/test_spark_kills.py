@@ -18,7 +18,7 @@ from tests.support.spark_copy import Copy
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.connector
+pytestmark = [pytest.mark.connector, pytest.mark.timeout(900)]  # each starts some Sparks of its own
 
 PARTITIONS = 4
 ROWS = 200_000  # of the topic
