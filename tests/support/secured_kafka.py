@@ -8,7 +8,7 @@ LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 WAYS_IN = [("SSL", ""), *((listener, mechanism) for listener in LISTENERS[1:] for mechanism in MECHANISMS)]
 PASSWORD = 's3cret \\ "quoted" =;'  # no comma: kafka-storage could not take it
-SESSION_LIFETIME_MS = 3_000
+SESSION_LIFETIME_MS = 5_000
 
 _MODULES = {"PLAIN": PLAIN_MODULE, "OAUTHBEARER": OAUTH_MODULE}
 

@@ -128,21 +128,39 @@ def test_nobody_there_stays_an_error_that_may_pass(secure: Secure) -> None:
 
 
 def test_a_session_that_nears_its_end_is_renewed_on_the_same_connection(secure: Secure) -> None:
-    proxy = secure(session_lifetime_ms=200)
+    proxy = secure(session_lifetime_ms=600_000)
     connection = opened(config_of(proxy, "SCRAM-SHA-256"))
-    deadline = time.monotonic() + 30
-    while len(proxy.authentications) < 4 and time.monotonic() < deadline:
+    for _ in range(3):
         assert connection.call(metadata.SPEC, REQUEST).topics
-        time.sleep(0.05)
-    assert len(proxy.authentications) >= 4
+        assert connection._session_ends is not None
+        assert 500 < connection._session_ends - time.monotonic() < 600
+        connection._session_ends = time.monotonic() - 1
+    assert len(proxy.authentications) == 3
     assert proxy.connections_count == 1
 
 
+def test_a_session_without_an_end_is_not_renewed(secure: Secure) -> None:
+    assert opened(config_of(secure()))._session_ends is None
+
+
+def test_a_session_is_not_renewed_while_answers_are_under_way(secure: Secure) -> None:
+    proxy = secure(session_lifetime_ms=600_000)
+    connection = opened(config_of(proxy))
+    connection.send(metadata.SPEC, REQUEST)
+    connection._session_ends = time.monotonic() - 1
+    connection.send(metadata.SPEC, REQUEST)
+    assert [connection.decode(metadata.SPEC, connection.receive()).topics[0].name for _ in range(2)] == ["orders"] * 2
+    assert len(proxy.authentications) == 1
+    assert connection.call(metadata.SPEC, REQUEST).topics
+    assert len(proxy.authentications) == 2
+
+
 def test_an_idle_connection_of_the_pool_is_authenticated_anew(secure: Secure, kafka: FakeKafka) -> None:
-    proxy = secure(session_lifetime_ms=100)
+    proxy = secure(session_lifetime_ms=600_000)
     cluster = Cluster(config_of(proxy))
     cluster.refresh(["orders"])
-    time.sleep(0.15)  # the session ends, whatever the machine does
+    [connection] = cluster.pool._idle[cluster.config.bootstrap_servers[0]]
+    connection._session_ends = time.monotonic() - 1
     cluster.refresh(["orders"])
     assert proxy.authentications == ["PLAIN", "PLAIN"]
     assert proxy.connections_count == 1
