@@ -29,12 +29,27 @@ class SparkTooOld(ImportError):
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("pylog")` known to this session; again is harmless."""
+    """Make `format("pylog")` known to this session, one of several or not; again is harmless."""
     check_pyspark()
     _check(spark.version, "this session's Spark")
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import SparkSession
+
     from pylog.connector.spark.datasource import PylogDataSource
 
-    spark.dataSource.register(PylogDataSource)
+    try:
+        spark.dataSource.register(PylogDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        # Spark asks the active session whether the name is taken, though it registers with this one.
+        active = SparkSession.getActiveSession()
+        spark.createDataFrame([], "value int")  # becomes the active one by this
+        try:
+            spark.dataSource.register(PylogDataSource)
+        finally:
+            if active is not None:
+                active.createDataFrame([], "value int")
 
 
 def check_pyspark() -> None:

@@ -60,6 +60,7 @@ class ApacheKafka:
         self._guard: subprocess.Popen[str] | None = None
         self._ports: Mapping[str, int] = {}  # by listener
         self._used = False
+        self.cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
         self.pid = 0  # of the JVM itself, for whoever measures it
 
     @property
@@ -100,7 +101,7 @@ class ApacheKafka:
     def prepare(self) -> None:
         """Choose ports and format the data folder; start() does it, unless whoever times a start did so before."""
         if not self.data.exists():
-            self._ports = dict(zip(self._listeners, _free_ports(len(self._listeners)), strict=True))
+            self._ports = dict(zip(self._listeners, free_ports(len(self._listeners)), strict=True))
             self._format()
 
     def kill(self) -> None:
@@ -161,10 +162,9 @@ class ApacheKafka:
         }
         lines = [f"{key}={value}\n" for key, value in properties.items()]
         self._configuration.write_text("".join(lines))
-        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
         command = java_class_command(
             "kafka.tools.StorageTool",
-            *("format", "-t", cluster_id, "-c", str(self._configuration), *self._format_arguments),
+            *("format", "-t", self.cluster_id, "-c", str(self._configuration), *self._format_arguments),
             heap="128m",
         )
         spoken = {**os.environ, "LC_ALL": "C.UTF-8"}  # else Java reads letters beyond ASCII as question marks
@@ -220,7 +220,7 @@ class ApacheKafka:
         guard.stdout.close()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
