@@ -1,6 +1,9 @@
 """kill -9 under a running stream: of the driver in mid-batch, of a Python worker and of an executor in mid-task, of the
-broker in mid-query. Every row is there once in the end."""
+broker in mid-query. Every row is there once in the end.
 
+Each takes a minute: `make test` runs the first of them, `make test-kafka` and `make faults` all."""
+
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +26,12 @@ pytestmark = [pytest.mark.connector, pytest.mark.timeout(900)]  # each starts so
 PARTITIONS = 4
 ROWS = 200_000  # of the topic
 BATCH_ROWS = 25_000
+
+
+@pytest.fixture
+def at_length(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--broker") == "pylog" and "PYLOG_FAULT_ROUNDS" not in os.environ:
+        pytest.skip("`make test-kafka` and `make faults` run this")
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +88,7 @@ def test_a_driver_that_is_killed_in_mid_batch_goes_on_with_exactly_the_missing_r
     assert_every_row_once(spark, tmp_path)
 
 
+@pytest.mark.usefixtures("at_length")
 def test_a_python_worker_that_is_killed_in_mid_task_costs_an_attempt_of_that_task(
     spark: "SparkSession", copy: Callable[..., Copy], tmp_path: Path
 ) -> None:
@@ -93,6 +103,7 @@ def test_a_python_worker_that_is_killed_in_mid_task_costs_an_attempt_of_that_tas
     assert_every_row_once(spark, tmp_path)
 
 
+@pytest.mark.usefixtures("at_length")
 def test_executors_in_processes_of_their_own_read_and_one_may_be_killed_in_mid_task(
     spark: "SparkSession", copy: Callable[..., Copy], tmp_path: Path
 ) -> None:
@@ -105,6 +116,7 @@ def test_executors_in_processes_of_their_own_read_and_one_may_be_killed_in_mid_t
     assert_every_row_once(spark, tmp_path)
 
 
+@pytest.mark.usefixtures("at_length")
 def test_a_broker_that_is_killed_in_mid_query_is_waited_for(
     spark: "SparkSession", broker: RunningBroker, copy: Callable[..., Copy], tmp_path: Path
 ) -> None:
