@@ -148,9 +148,7 @@ class ApacheKafka:
             "listeners": ",".join(listeners),
             "advertised.listeners": ",".join(listeners[:-1]),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": ",".join(
-                f"{name}:{'PLAINTEXT' if name == 'CONTROLLER' else name}" for name in self._listeners
-            ),
+            **self._protocols,
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
@@ -171,6 +169,15 @@ class ApacheKafka:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=spoken)
         if done.returncode != 0:
             raise ApacheKafkaFailed(f"formatting failed:\n{done.stdout}{done.stderr}")
+
+    @property
+    def _protocols(self) -> dict[str, str]:
+        """Kafka's default is enough for listeners that are called after their protocol, and is left for tests to see;
+        only beside other protocols than PLAINTEXT it does not know the controller's."""
+        if self._listeners == ("PLAINTEXT", "CONTROLLER"):
+            return {}
+        names = (f"{name}:{'PLAINTEXT' if name == 'CONTROLLER' else name}" for name in self._listeners)
+        return {"listener.security.protocol.map": ",".join(names)}
 
     @property
     def _configuration(self) -> Path:
