@@ -173,6 +173,14 @@ OPTIONS = (
         "the most offsets of one task: larger ranges are split evenly. spark.read splits those of more than a million "
         "if neither this nor minPartitions is set",
     ),
+    Option(
+        "pushFilters",
+        _BATCH,
+        boolean,
+        "false",
+        "true: what filters on topic, partition, offset and time rule out is not read, where the session passes them; "
+        "the DataFrame is then good for one query only. Not an option of Spark's",
+    ),
     Option("includeHeaders", SOURCE, boolean, "false", "whether there is a column headers"),
     Option(
         "decode",

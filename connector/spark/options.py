@@ -66,6 +66,7 @@ class SourceOptions(NamedTuple):
     records_per_partition_max: int | None
     include_headers: bool
     decode: str | None
+    push_filters: bool
     fail_on_data_loss: bool
     group_id_prefix: str
     look_up_attempts: int
@@ -112,6 +113,7 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
         records_per_partition_max=own["maxRecordsPerPartition"],
         include_headers=own["includeHeaders"],
         decode=own["decode"],
+        push_filters=own.get("pushFilters", False),
         fail_on_data_loss=own["failOnDataLoss"],
         group_id_prefix=own.get("groupIdPrefix", ""),
         look_up_attempts=own["fetchOffset.numRetries"],

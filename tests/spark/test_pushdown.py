@@ -241,8 +241,24 @@ def test_a_session_that_pushes_filters_reads_less_and_the_same(
             seconds = 1_700_000_000 + number
             producer.produce(topic, b"%d" % number, partition=partition, timestamp=seconds * 1000)
     assert producer.flush(30) == 0
-    frame = read(topic).where(condition)
+    frame = read(topic, pushFilters="true").where(condition)
     assert {tuple(row) for row in frame.select("partition", "offset").collect()} == wanted
     assert frame.rdd.getNumPartitions() == tasks
     pushing.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     assert {tuple(row) for row in read(topic).where(condition).select("partition", "offset").collect()} == wanted
+
+
+@pytest.mark.connector
+def test_a_frame_that_is_asked_twice_has_all_its_rows_again_though_the_session_pushes_filters(
+    pushing: "SparkSession", read: "Callable[..., DataFrame]", new_topic: Callable[..., str], bootstrap_servers: str
+) -> None:
+    """Spark keeps the reader, and what was pushed to it, for all queries of a frame."""
+    from confluent_kafka import Producer
+
+    topic = new_topic(partitions=1)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for number in range(10):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(30) == 0
+    frame = read(topic)
+    assert [frame.where("offset < 3").count(), frame.count(), frame.where("offset > 7").count()] == [3, 10, 2]
