@@ -33,7 +33,7 @@ class PylogDataSource(DataSource):
         options = source_options(self.options, Taker.BATCH)
         check_source_schema(schema, options.include_headers, options.decode)
         # Only if asked: Spark keeps a reader for all queries of a DataFrame, and with it the filters of the first one.
-        takes_filters = options.push_filters and can_be_asked() and options.decode is None
+        takes_filters = options.push_filters and can_be_asked()
         return (FilteringBatchReader if takes_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

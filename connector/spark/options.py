@@ -95,6 +95,8 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
         raise ConfigError(f"minOffsetsPerTrigger ({offsets_min}) is above maxOffsetsPerTrigger ({offsets_max})")
     if own["decode"] is not None and own["includeHeaders"]:
         raise ConfigError("includeHeaders is true, but with decode there is no column headers: leave one of them out")
+    if own["decode"] is not None and own.get("pushFilters"):
+        raise ConfigError("pushFilters is true, but with decode the columns are not those of the log: leave one out")
     poll_timeout_ms = own["kafkaConsumer.pollTimeoutMs"]
     if poll_timeout_ms is None:
         set_by_user = "default.api.timeout.ms" in client

@@ -230,6 +230,9 @@ def test_parsed_options_travel_between_processes() -> None:
         ),
         pytest.param({"decode": "json"}, "decode must be offsets", id="cannot decode that"),
         pytest.param(
+            {"decode": "offsets", "pushFilters": "true"}, "pushFilters is true, but with decode", id="decoded filters"
+        ),
+        pytest.param(
             {"groupIdPrefix": "p"}, "groupIdPrefix is an option of spark.readStream", id="no group in batches"
         ),
         pytest.param({"startingOffsets": "group"}, "must be earliest, latest, or JSON", id="no group's place"),
