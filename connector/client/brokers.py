@@ -86,6 +86,25 @@ class Brokers:
         self._missing.discard(name)
         return topic
 
+    def known_leader(self, topic: str, partition: int) -> int | None:
+        """The node id of a partition's leader, without asking anybody; None if that would be needed."""
+        known = self._topics.get(topic)
+        if known is None or (time.monotonic() - known.known_at) * 1000 >= self.config.metadata_max_age_ms:
+            return None
+        node = known.leaders.get(partition, _NO_LEADER)
+        return node if node in self._brokers else None
+
+    def learn(self, topics: Iterable[str], create: bool) -> dict[str, KafkaError]:
+        """Ask once about topics; what is told against them, by topic. Retriable if nobody can be asked."""
+        refused: dict[str, KafkaError] = {}
+        for found in self.refresh(topics, create):
+            name = found.name or ""
+            if found.error_code:
+                refused[name] = kafka_error(found.error_code, f"looking up the topic {name!r}")
+            elif found.partitions:
+                self._learn(name, found)
+        return refused
+
     def topic_names(self) -> list[str]:
         """Of all topics but the cluster's internal ones, in order; one question, which tells of their leaders too."""
         known = self._names

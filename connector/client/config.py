@@ -9,10 +9,11 @@ key under which a process keeps its connections) and picklable (it travels to Sp
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from pylog.connector.client.config_types import (
+    BOOLEAN,
     INT32_MAX,
     INT64_MAX,
     MILLISECONDS,
@@ -29,6 +30,14 @@ from pylog.connector.client.errors import ConfigError
 from pylog.connector.client.security_config import SecurityConfig, check_together
 
 _LZ4_FAST = 9
+IN_FLIGHT_MAX = 5  # of a partition: brokers remember so many of a producer's last batches, to know copies of them
+DEFAULT_PARTITIONER, ROUND_ROBIN = "default", "RoundRobinPartitioner"
+_JAVA_PACKAGE = "org.apache.kafka.clients.producer."
+PARTITIONERS = {
+    "default": DEFAULT_PARTITIONER,
+    "roundrobinpartitioner": ROUND_ROBIN,
+    f"{_JAVA_PACKAGE}roundrobinpartitioner": ROUND_ROBIN,
+}
 
 
 class Address(NamedTuple):
@@ -95,7 +104,20 @@ class ClientConfig(SecurityConfig):
     acks: int = option(
         choice({"all": -1, "-1": -1, "1": 1, "0": 0}), -1, "who has a batch before it counts: all, 1, 0", _PRODUCER
     )
-    batch_size: int = option(integer(1), 256 << 10, "the bytes of records after which a batch is closed", _PRODUCER)
+    batch_size: int = option(integer(0), 256 << 10, "the bytes of records after which a batch is full", _PRODUCER)
+    linger_ms: int = option(MILLISECONDS, 5, "how long a batch that is not full waits for more records", _PRODUCER)
+    max_block_ms: int = option(
+        integer(0, INT64_MAX), 60_000, "how long sending waits for metadata, and for room in buffer.memory", _PRODUCER
+    )
+    partitioner_class: str = option(
+        choice(PARTITIONERS),
+        DEFAULT_PARTITIONER,
+        "where records go that name no partition. default: by the murmur2 hash of the key; those without a key stay "
+        "with a partition for about a batch, then take the next. RoundRobinPartitioner: each to the next partition, "
+        "whatever its key",
+        _PRODUCER,
+    )
+    partitioner_ignore_keys: bool = option(BOOLEAN, False, "true: as if no record had a key", _PRODUCER)
     compression_type: str = option(
         choice({name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")}),
         "none",
@@ -115,8 +137,12 @@ class ClientConfig(SecurityConfig):
         integer(1, INT64_MAX), 32 << 20, "bytes not yet acknowledged, beyond which sending waits", _PRODUCER
     )
     delivery_timeout_ms: int = option(integer(1), 120_000, "how long a batch is sent again before it fails", _PRODUCER)
-    enable_idempotence: str = option(
-        only("false", "boolean"), "false", "false: a batch that is sent again may stand twice in the log", _PRODUCER
+    enable_idempotence: bool = option(
+        BOOLEAN,
+        True,
+        "true: a batch that is sent again is not written twice, and batches keep their order. Needs acks=all, retries "
+        "above 0 and at most 5 requests in flight; where one of these is set otherwise, the default is false",
+        _PRODUCER,
     )
 
     @staticmethod
@@ -138,7 +164,7 @@ class ClientConfig(SecurityConfig):
             raise ConfigError("bootstrap.servers is required: the host:port of at least one broker")
         config = ClientConfig(**values)
         check_together(config, options)
-        return config
+        return config if role is Role.CONSUMER else _producing(config, options)
 
     @property
     def compression_level(self) -> int | None:
@@ -150,6 +176,35 @@ class ClientConfig(SecurityConfig):
             "zstd": self.compression_zstd_level,
         }
         return levels.get(self.compression_type)
+
+
+def _producing(config: ClientConfig, given: Mapping[str, str]) -> ClientConfig:
+    """What a producer's options mean for each other, as in Kafka's own."""
+    against = [
+        f"{name} is {given[name]!r}"
+        for name, fits in (
+            ("acks", config.acks == -1),
+            ("retries", config.retries > 0),
+            ("max.in.flight.requests.per.connection", config.max_in_flight_requests_per_connection <= IN_FLIGHT_MAX),
+        )
+        if not fits
+    ]
+    if against and config.enable_idempotence:
+        if "enable.idempotence" in given:
+            raise ConfigError(
+                f"enable.idempotence cannot be true where {' and '.join(against)}: it needs acks=all, retries above 0 "
+                f"and at most {IN_FLIGHT_MAX} requests in flight"
+            )
+        config = replace(config, enable_idempotence=False)
+    least_ms = config.linger_ms + config.request_timeout_ms
+    if config.delivery_timeout_ms < least_ms:
+        if "delivery.timeout.ms" in given:
+            raise ConfigError(
+                f"delivery.timeout.ms is {config.delivery_timeout_ms}, and must be at least linger.ms plus "
+                f"request.timeout.ms, {least_ms}: lower those, or raise it"
+            )
+        config = replace(config, delivery_timeout_ms=min(least_ms, INT32_MAX))
+    return config
 
 
 def _shown(text: object) -> str:
@@ -228,10 +283,9 @@ _REFUSED = {
     "metrics.": _NOT_YET,
     "auto.include.jmx.reporter": _NOT_YET,
     "enable.metrics.push": _NOT_YET,
-    "linger.ms": f"{_WITHOUT_MEANING}: a batch is closed when it is full or the rows end, never by a clock",
-    "max.block.ms": f"{_WITHOUT_MEANING}: use delivery.timeout.ms and default.api.timeout.ms",
     "max.poll.records": f"{_WITHOUT_MEANING}: records are read as whole batches",
-    "partitioner.": f"{_WITHOUT_MEANING}: rows go to their partition column, or by key, or evenly",
+    "partitioner.adaptive.partitioning.enable": f"{_NOT_YET}: partitions get equal shares",
+    "partitioner.availability.timeout.ms": f"{_NOT_YET}: partitions get equal shares",
     "key.serializer": f"{_WITHOUT_MEANING}: keys are strings or bytes",
     "value.serializer": f"{_WITHOUT_MEANING}: values are strings or bytes",
     "key.deserializer": f"{_WITHOUT_MEANING}: keys are read as bytes",

@@ -72,6 +72,16 @@ def choice(values: Mapping[str, Any]) -> ValueType:
     return ValueType("string", parse)
 
 
+def _boolean(text: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.strip().lower()]
+    except KeyError:
+        raise ValueError("must be true or false") from None
+
+
+BOOLEAN = ValueType("boolean", _boolean)
+
+
 def only(supported: str, type_name: str = "string") -> ValueType:
     """An option of which one value is supported; the others are known, and refused."""
 

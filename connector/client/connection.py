@@ -64,6 +64,7 @@ class Connection:
         self.idle_since = time.monotonic()
         self._config = config
         self._in_flight: deque[_InFlight] = deque()
+        self._unsent: deque[memoryview] = deque()
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_known = False  # whether it has answered anything but what a stranger may ask
@@ -146,18 +147,9 @@ class Connection:
 
     def send_encoded(self, spec: Api, version: int, body: Sequence[Buffer], *, answered: bool = True) -> int:
         """Send a body that is already encoded: buffers to stand one behind the other, which are not copied."""
-        if self._session_ends is not None and not self._in_flight and time.monotonic() > self._session_ends:
-            self._authenticate()  # again: the broker ends what is used for longer
-        transport = self._usable()
-        correlation_id = self._correlation_id
-        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        flexible = spec.is_flexible(version)
-        head = bytearray(framing.SIZE_BYTES)
-        framing.write_request_header(head, spec.key, version, correlation_id, self._config.client_id, flexible=flexible)
-        size = len(head) - framing.SIZE_BYTES + sum(map(len, body))
-        I32.pack_into(head, 0, size)
+        head, correlation_id = self._head(spec, version, body)
         try:
-            transport.send([head, *body], self._config.request_timeout_ms)
+            self._usable().send([head, *body], self._config.request_timeout_ms)
         except TimeoutError:
             raise self._lost(f"it took nothing more of a {spec.name} for request.timeout.ms") from None
         except OSError as error:
@@ -165,6 +157,47 @@ class Connection:
         if answered:
             self._in_flight.append(_InFlight(spec, version, correlation_id))
         return correlation_id
+
+    def _head(self, spec: Api, version: int, body: Sequence[Buffer]) -> tuple[bytearray, int]:
+        """What stands before a body, and the correlation id in it."""
+        if self._session_ends is not None and not self._in_flight and time.monotonic() > self._session_ends:
+            self._authenticate()  # again: the broker ends what is used for longer
+        correlation_id = self._correlation_id
+        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        flexible = spec.is_flexible(version)
+        head = bytearray(framing.SIZE_BYTES)
+        framing.write_request_header(head, spec.key, version, correlation_id, self._config.client_id, flexible=flexible)
+        size = len(head) - framing.SIZE_BYTES + sum(map(len, body))
+        I32.pack_into(head, 0, size)
+        return head, correlation_id
+
+    # Without waiting: requests are queued, and leave as the socket takes them
+
+    def queue(self, spec: Api, version: int, body: Sequence[Buffer], *, answered: bool = True) -> None:
+        """As `send_encoded`, but what the socket does not take now is left for `push`."""
+        head, correlation_id = self._head(spec, version, body)
+        self._unsent.extend(memoryview(part) for part in (head, *body) if len(part))
+        if answered:
+            self._in_flight.append(_InFlight(spec, version, correlation_id))
+        self.push()
+
+    def push(self) -> None:
+        """Send what the socket takes; ConnectionLost if it takes nothing any more."""
+        try:
+            self._usable().send_some(self._unsent)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    def fileno(self) -> int:
+        return self._usable().fileno()
+
+    def has_more(self) -> bool:
+        """Whether an answer may stand here of which the socket does not tell."""
+        return self._transport is not None and self._transport.has_more()
 
     def receive(self, room: bytearray | None = None) -> Answer:
         """The answer to the oldest request in flight; ConnectionLost when it is not there in time.
@@ -227,6 +260,7 @@ class Connection:
             self._transport.close()
             self._transport = None
         self._in_flight.clear()
+        self._unsent.clear()
 
     def _usable(self) -> Transport:
         if self._transport is None:

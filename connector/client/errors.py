@@ -208,6 +208,40 @@ class DeliveryFailed(ClientError):
         return f"{record_count} records for {topic}-{partition} were not written: {cause}"
 
 
+class RecordTooLarge(ClientError):
+    """A record that can never be sent."""
+
+    def __init__(self, topic: str, partition: int, size_bytes: int, option: str, limit_bytes: int) -> None:
+        super().__init__(topic, partition, size_bytes, option, limit_bytes)
+
+    def __str__(self) -> str:
+        topic, partition, size_bytes, option, limit_bytes = self.args
+        return (
+            f"a record for {topic}-{partition} takes {size_bytes} bytes, more than {option}={limit_bytes}: raise it "
+            "(and max.message.bytes of the topic), or send less at once"
+        )
+
+
+class BufferFull(ClientError, TimeoutError):
+    """The brokers do not keep up: there was no room for more records in time. They were not sent."""
+
+    def __init__(self, buffer_memory: int, max_block_ms: int) -> None:
+        super().__init__(buffer_memory, max_block_ms)
+
+    def __str__(self) -> str:
+        return (
+            f"there was no room in buffer.memory={self.args[0]} within max.block.ms={self.args[1]}: the brokers do not "
+            "take records as fast as they come, or cannot be reached"
+        )
+
+
+class ProducerClosed(ClientError):
+    """Nothing can be sent with a producer after `close`; what was not settled by then may or may not be written."""
+
+    def __str__(self) -> str:
+        return "the producer is closed"
+
+
 def kafka_error(code: int, context: str, detail: str | None = None) -> KafkaError:
     """The exception for an error code: retriable or not."""
     return (RetriableKafkaError if is_retriable(code) else KafkaError)(code, context, detail)

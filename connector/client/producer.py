@@ -1,315 +1,221 @@
-"""Record batches to the leaders of their partitions, several requests in flight, in order.
+"""Records to topics: partitioned, gathered into batches, sent in the background, each with a future.
 
-At least once: when a connection breaks or an answer says "not now", the batch and everything sent after it for
-its partition is sent again in its order, though the broker may have kept the first copy. So records can stand
-twice in the log, but none is lost that was acknowledged, and the last copies stand in the order of `send`.
-
-Every batch is in `_unacknowledged`, in the order of `send`, until its answer has come; whatever fails, sending
-all of those again is right. Requests that are being filled and requests in flight are only views of it.
+Safe for threads. A record that `send` took is written at least once, or its future says why not; with idempotence, the
+default, exactly once and in order within its partition, for as long as the producer lives.
 """
 
 import time
-from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from pylog.broker_lite.protocol import produce
-from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.broker_lite.protocol.wire import MalformedFrame
-from pylog.connector.client.cluster import Cluster, TopicPartition
-from pylog.connector.client.config import ClientConfig
-from pylog.connector.client.connection import Connection
-from pylog.connector.client.errors import (
-    ClientError,
-    ConnectionLost,
-    DeliveryFailed,
-    KafkaError,
-    NotKafka,
-    Retriable,
-    kafka_error,
-)
-from pylog.connector.client.retry import backoff_ms
+from pylog.connector.client.accumulator import Accumulator
+from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.config import ROUND_ROBIN, ClientConfig, Role
+from pylog.connector.client.delivery import Callback, DeliveryFuture, OnDelivery, TableFuture
+from pylog.connector.client.errors import BufferFull, ProducerClosed, RecordTooLarge, UnknownPartition
+from pylog.connector.client.partitions import PartitionChooser
+from pylog.connector.client.pending_batch import record_bytes_max
+from pylog.connector.client.sender import Sender
 from pylog.storage.batch import HEADER_BYTES, Buffer, read_prefix
 
-_NO_ANSWER = 0  # acks
+Serializer = Callable[[Any], bytes | None]
+Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
 
-class _Batch:
-    __slots__ = ("deadline", "partition", "record_count", "records", "topic")
+class RecordProducer:
+    """`config` has Kafka's names: {"bootstrap.servers": "…", "linger.ms": 5}; docs/producer.md lists them."""
 
-    def __init__(self, topic: str, partition: int, records: memoryview, record_count: int, deadline: float) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.records = records
-        self.record_count = record_count
-        self.deadline = deadline
+    def __init__(
+        self,
+        config: Mapping[str, Any] | ClientConfig,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+    ) -> None:
+        if not isinstance(config, ClientConfig):
+            config = ClientConfig.parse({name: _text(value) for name, value in config.items()}, Role.PRODUCER)
+        self._config = config
+        self._cluster = Cluster.of(config)
+        self._key_serializer = key_serializer or _as_bytes
+        self._value_serializer = value_serializer or _as_bytes
+        self._chooser = PartitionChooser(
+            round_robin=config.partitioner_class == ROUND_ROBIN,
+            ignore_keys=config.partitioner_ignore_keys,
+            batch_size_bytes=config.batch_size,
+        )
+        self._limits = (("max.request.size", config.max_request_size), ("buffer.memory", config.buffer_memory))
+        self._accumulator = Accumulator(config)
+        self._sender = Sender(self._cluster, self._accumulator)
+        self._is_closed = False
+        self._sender.start()
 
-    @property
-    def place(self) -> TopicPartition:
-        return self.topic, self.partition
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> DeliveryFuture:
+        """Returns when the record has its place in a batch: it is sent in the background.
 
+        Keys and values are bytes, text or None, unless there are serializers. `on_delivery` is called with the record's
+        metadata or an error, by the thread that sends: it must not wait. Waits for `max.block.ms` at most, for
+        metadata and for room."""
+        started = time.monotonic()
+        key_bytes, value_bytes = self._key_serializer(key), self._value_serializer(value)
+        named = _headers(headers)
+        size_bytes = record_bytes_max(key_bytes, value_bytes, named)
+        partition = self._partition(topic, key_bytes, partition, size_bytes)
+        for option, limit in self._limits:
+            if size_bytes > limit:
+                raise RecordTooLarge(topic, partition, size_bytes, option, limit)
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        elif timestamp_ms < 0:
+            raise ValueError(f"timestamp_ms is {timestamp_ms}: a record's time is in milliseconds since 1970")
+        with self._sender.lock:
+            self._make_room(size_bytes, started)
+            batch, index, wants_look = self._accumulator.append(
+                (topic, partition), timestamp_ms, key_bytes, value_bytes, named, time.monotonic()
+            )
+            sizes = (-1 if key_bytes is None else len(key_bytes), -1 if value_bytes is None else len(value_bytes))
+            future = DeliveryFuture(batch.promise, index, timestamp_ms, *sizes)
+            if on_delivery is not None:
+                batch.promise.add(Callback(future, on_delivery))
+            if wants_look:
+                self._sender.wake()
+        return future
 
-class _Request:
-    """At most one batch per partition: brokers take no more."""
-
-    __slots__ = ("batches", "size_bytes")
-
-    def __init__(self) -> None:
-        self.batches: dict[TopicPartition, _Batch] = {}
-        self.size_bytes = 0
-
-    def add(self, batch: _Batch) -> None:
-        self.batches[batch.place] = batch
-        self.size_bytes += len(batch.records)
-
-
-class _Link:
-    """The connection to one leader, and what is in flight on it."""
-
-    __slots__ = ("connection", "requests")
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.requests: deque[_Request] = deque()
-
-
-class BatchProducer:
-    """Used by one thread. After an error that it raised, it sends nothing more and raises that error again."""
-
-    def __init__(self, cluster: Cluster, config: ClientConfig | None = None) -> None:
-        self._cluster = cluster
-        self._config = config or cluster.config
-        self._unacknowledged: dict[_Batch, None] = {}  # an ordered set
-        self._unacknowledged_bytes = 0
-        self._leaders: dict[TopicPartition, int] = {}  # kept while anything is in flight, or order would be lost
-        self._filling: dict[int, _Request] = {}
-        self._links: dict[int, _Link] = {}
-        self._proven: set[TopicPartition] = set()  # their leader has taken a batch: several may be in flight
-        self._refused: set[TopicPartition] = set()  # later answers for these count for nothing
-        self._failures = 0
-        self._error: ClientError | None = None
-
-    def send(self, topic: str, partition: int, records: Buffer, record_count: int) -> None:
-        """One whole record batch. Its buffer belongs to the producer until it is acknowledged: do not change it.
-
-        Returns once the batch has its place in a request; waits while `buffer.memory` is used up."""
+    def send_batch(self, topic: str, partition: int, records: Buffer, record_count: int) -> TableFuture:
+        """One whole record batch that somebody has made. Its buffer is the producer's from now on."""
         view = memoryview(records).cast("B")
         if len(view) < HEADER_BYTES or read_prefix(view)[1] != len(view):
             raise ValueError(f"{len(view)} bytes for {topic}-{partition} are not one record batch")
+        partition = self._partition(topic, None, partition, len(view))
         if len(view) > self._config.max_request_size:
-            cause = (
-                f"a batch of {len(view)} bytes is larger than max.request.size={self._config.max_request_size}: "
-                "raise it (and max.message.bytes of the topic), or lower batch.size"
-            )
-            raise self._fail(DeliveryFailed(topic, partition, record_count, cause))
-        while self._unacknowledged and self._unacknowledged_bytes + len(view) > self._config.buffer_memory:
-            self._step()
-        deadline = time.monotonic() + self._config.delivery_timeout_ms / 1000
-        batch = _Batch(topic, partition, view, record_count, deadline)
-        self._unacknowledged[batch] = None
-        self._unacknowledged_bytes += len(view)
-        self._step(batch)
+            raise RecordTooLarge(topic, partition, len(view), "max.request.size", self._config.max_request_size)
+        future = TableFuture(topic, record_count)
+        writable = memoryview(bytearray(view)) if view.readonly else view
+        self._add((topic, partition), writable, record_count, is_full=True, future=future)
+        future.complete()
+        self._sender.wake()
+        return future
 
-    def flush(self) -> None:
-        """Returns when everything that was sent is acknowledged."""
-        self._raise_earlier_error()
-        while self._unacknowledged:
-            self._step()
+    def partitions_for(self, topic: str) -> list[int]:
+        """Its partitions; a topic that is missing is made, where the broker does so."""
+        return sorted(self._cluster.topic(topic, create=True, timeout_ms=self._config.max_block_ms).leaders)
 
-    def close(self) -> None:
-        """Flush, and give the connections back."""
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when everything that was sent before has an outcome: its futures say which.
+        TimeoutError after so many seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._sender.is_own_thread:
+            raise RuntimeError("a callback cannot flush: it is called by the thread that would have to send")
+        with self._sender.lock:
+            pending = self._accumulator.batches()
+            self._accumulator.flushing += 1
+            self._sender.wake()
         try:
-            if self._error is None:
-                self.flush()
+            for batch in pending:
+                if not batch.promise.wait(deadline):
+                    raise TimeoutError(f"not everything was written within {timeout} s: it is still being sent")
         finally:
-            self.abandon()
+            with self._sender.lock:
+                self._accumulator.flushing -= 1
 
-    def abandon(self) -> None:
-        """Give up everything that is not acknowledged: it may or may not be written."""
-        self._unacknowledged.clear()
-        self._unacknowledged_bytes = 0
-        self._filling.clear()
-        self._drop_links()
+    def close(self, timeout: float | None = None) -> None:
+        """Flush for so many seconds at most, give up what is left then, and end. Again is harmless."""
+        with self._sender.lock:
+            was_closed, self._is_closed = self._is_closed, True
+            self._sender.changed.notify_all()
+        if was_closed:
+            return
+        try:
+            if timeout != 0 and not self._sender.is_own_thread:
+                self.flush(timeout)
+        except TimeoutError:
+            pass
+        finally:
+            self._sender.stop()
+            self._sender.give_up_all(ProducerClosed())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
+        self.close(None if kind is None else 0)
 
-    # One step forward: place a batch, or else hear an answer. What fails for now is sent again.
+    # How a record gets its place
 
-    def _step(self, batch: _Batch | None = None) -> None:
-        self._raise_earlier_error()
-        try:
-            try:
-                if batch is not None:
-                    self._place(batch)
-                else:
-                    self._hear_or_dispatch()
-            except Retriable as error:
-                self._recover(error)
-        except ClientError as error:
-            raise self._fail(error) from error.__cause__
+    def _partition(self, topic: str, key: bytes | None, named: int | None, size_bytes: int) -> int:
+        count = len(self.partitions_for(topic))
+        if named is None:
+            return self._chooser.choose(topic, key, size_bytes, count)
+        if named >= count:
+            self._cluster.expire(topic)  # partitions may have been added since
+            count = len(self.partitions_for(topic))
+        if not 0 <= named < count:
+            raise UnknownPartition(topic, named, count)
+        return named
 
-    def _place(self, batch: _Batch) -> None:
-        """Into the request that is being filled for its leader; a full one goes out first."""
-        leader = self._leader_of(batch)
-        filling = self._filling.get(leader)
-        if filling is not None and (
-            batch.place in filling.batches or filling.size_bytes + len(batch.records) > self._config.max_request_size
-        ):
-            self._dispatch(leader)
-            filling = None
-        if filling is None:
-            filling = self._filling[leader] = _Request()
-        filling.add(batch)
-
-    def _leader_of(self, batch: _Batch) -> int:
-        leader = self._leaders.get(batch.place)
-        if leader is None:
-            left_ms = max(0, int((batch.deadline - time.monotonic()) * 1000))
-            self._cluster.topic(batch.topic, create=True, timeout_ms=left_ms)
-            leader = self._leaders[batch.place] = self._cluster.leader(batch.topic, batch.partition)
-        return leader
-
-    def _hear_or_dispatch(self) -> None:
-        for leader in list(self._filling):
-            self._dispatch(leader)
-        for link in self._links.values():
-            if link.requests:
-                self._hear(link)
-                return
-
-    def _dispatch(self, leader: int) -> None:
-        request = self._filling.pop(leader)
-        link = self._links.get(leader)
-        if link is None:
-            link = self._links[leader] = _Link(self._cluster.connect(leader))
-        # The leader of a new topic, or a new leader, may refuse the first batch and take those in flight behind it,
-        # which then stand twice in the log. So nothing follows the first until it is taken.
-        proven = self._proven.issuperset(request.batches)
-        in_flight_max = self._config.max_in_flight_requests_per_connection if proven else 1
-        while len(link.requests) >= in_flight_max:
-            self._hear(link)
-        version = link.connection.version(produce.SPEC)
-        partitions = [produce.ProducePartition(*place, batch.records) for place, batch in request.batches.items()]
-        partitions.sort(key=lambda partition: partition.topic)  # a topic is named once
-        acks = self._config.acks
-        body = produce.encode_request(
-            produce.ProduceRequest(None, acks, self._config.request_timeout_ms, partitions), version
-        )
-        link.connection.send_encoded(produce.SPEC, version, body, answered=acks != _NO_ANSWER)
-        if acks == _NO_ANSWER:
-            for batch in request.batches.values():
-                self._acknowledge(batch)
-        else:
-            link.requests.append(request)
-
-    # Answers
-
-    def _hear(self, link: _Link) -> None:
-        """The oldest answer on a link; raises what it holds against a batch, a lasting error first."""
-        answer = link.connection.receive()
-        request = link.requests.popleft()
-        try:
-            results = {
-                (result.topic, result.partition): result
-                for result in produce.decode_response(answer.body, answer.version)
-            }
-        except MalformedFrame as error:
-            link.connection.close()
-            raise NotKafka(str(link.connection.address), f"its answer to Produce is malformed: {error}") from None
-        passing: KafkaError | None = None
-        for place, batch in request.batches.items():
-            result = results.get(place)
-            if result is None:
-                link.connection.close()
-                raise NotKafka(str(link.connection.address), f"its answer to Produce leaves out {place[0]}-{place[1]}")
-            if result.error_code:
-                refusal = kafka_error(result.error_code, f"writing to {place[0]}-{place[1]}", result.error_message)
-                if not isinstance(refusal, Retriable):
-                    raise DeliveryFailed(*place, batch.record_count, _advice(batch, refusal)) from refusal
-                self._refused.add(place)
-                passing = refusal
-            elif place not in self._refused:
-                self._proven.add(place)
-                self._acknowledge(batch)
-        if passing is not None:
-            raise passing
-
-    def _acknowledge(self, batch: _Batch) -> None:
-        del self._unacknowledged[batch]
-        self._unacknowledged_bytes -= len(batch.records)
-        self._failures = 0
-
-    # What fails for now
-
-    def _recover(self, error: Retriable) -> None:
-        """Hear what else was decided, look for the leaders anew, and send again all that is not acknowledged."""
-        while True:
-            for link in self._links.values():
-                self._hear_out(link)
-            self._drop_links()
-            self._filling.clear()
-            self._proven.clear()
-            self._refused.clear()
-            self._leaders.clear()
-            self._pause(error)
-            self._cluster.expire(*{batch.topic for batch in self._unacknowledged})
-            try:
-                for batch in list(self._unacknowledged):  # a copy: answers are heard while requests go out
-                    self._place(batch)
-                return
-            except Retriable as again:
-                error = again
-
-    def _hear_out(self, link: _Link) -> None:
-        while link.requests:
-            try:
-                self._hear(link)
-            except ConnectionLost:
-                link.requests.clear()
-            except Retriable:
-                continue
-
-    def _pause(self, error: Retriable) -> None:
-        """Before the next attempt; the oldest batch decides whether there is one."""
-        oldest = next(iter(self._unacknowledged), None)
-        if oldest is None:
+    def _make_room(self, size_bytes: int, started: float) -> None:
+        """With the lock held; it is let go while there is no room."""
+        self._check_open()
+        if self._accumulator.has_room(size_bytes):
             return
-        self._failures += 1
-        left_ms = (oldest.deadline - time.monotonic()) * 1000
-        if left_ms <= 0:
-            cause = f"not acknowledged within delivery.timeout.ms={self._config.delivery_timeout_ms}: {error}"
-            raise DeliveryFailed(*oldest.place, oldest.record_count, cause) from error
-        if self._failures > self._config.retries:
-            cause = f"not acknowledged after retries={self._config.retries}: {error}"
-            raise DeliveryFailed(*oldest.place, oldest.record_count, cause) from error
-        time.sleep(min(left_ms, backoff_ms(self._config, self._failures)) / 1000)
+        if self._sender.is_own_thread:
+            raise BufferFull(self._config.buffer_memory, 0)  # or the one thread that makes room would wait for it
+        self._accumulator.waiting_for_room += 1
+        try:
+            self._sender.wake()
+            deadline = started + self._config.max_block_ms / 1000
+            while not self._accumulator.has_room(size_bytes):
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._sender.changed.wait(left):
+                    raise BufferFull(self._config.buffer_memory, self._config.max_block_ms)
+                self._check_open()
+        finally:
+            self._accumulator.waiting_for_room -= 1
 
-    def _fail(self, error: ClientError) -> ClientError:
-        self._error = error
-        self.abandon()
-        return error
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ProducerClosed
+        if self._sender.fatal is not None:
+            raise self._sender.fatal
 
-    def _raise_earlier_error(self) -> None:
-        if self._error is not None:
-            raise self._error
+    def _add(
+        self, place: tuple[str, int], records: memoryview, count: int, *, is_full: bool, future: TableFuture
+    ) -> None:
+        """A whole batch, for those that make them; they wake the sender."""
+        with self._sender.lock:
+            self._make_room(len(records), time.monotonic())
+            batch = self._accumulator.add(place, records, count, is_full, time.monotonic())
+            future.expect(batch.promise)
 
-    def _drop_links(self) -> None:
-        for link in self._links.values():
-            self._cluster.pool.give(link.connection)
-        self._links.clear()
+
+def _text(value: Any) -> str:
+    """Of an option, as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _advice(batch: _Batch, error: KafkaError) -> str:
-    if error.code == ErrorCode.MESSAGE_TOO_LARGE:
-        return (
-            f"{error}. A batch of {len(batch.records)} bytes is too large for the broker: "
-            "raise max.message.bytes of the topic (or message.max.bytes of the broker), or lower batch.size"
-        )
-    return str(error)
+def _as_bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(
+        f"a key or value must be bytes, text or None, not {type(value).__name__}: give the producer a key_serializer "
+        "or value_serializer that makes bytes of it"
+    )
+
+
+def _headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return [(name, _as_bytes(value)) for name, value in pairs]

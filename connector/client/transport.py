@@ -11,6 +11,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Protocol
 
 from pylog.broker_lite.protocol.wire import Buffer
@@ -23,8 +24,16 @@ class Transport(Protocol):
     def send(self, buffers: Sequence[Buffer], timeout_ms: int) -> None:
         """Every byte of every buffer, one behind the other; `timeout_ms` is how long nothing may move."""
 
+    def send_some(self, pending: deque[memoryview]) -> None:
+        """What is taken at once; those bytes are gone from `pending`."""
+
     def fill(self, target: memoryview, deadline: float) -> None:
         """All of `target`, by the clock `time.monotonic`."""
+
+    def fileno(self) -> int: ...
+
+    def has_more(self) -> bool:
+        """Whether there is something to read of which the socket itself does not tell."""
 
     def is_quiet(self) -> bool:
         """Whether it is open and nothing stands in it to be read."""
@@ -44,14 +53,28 @@ class PlainTransport:
         pending: deque[memoryview] = deque(memoryview(buffer) for buffer in buffers if len(buffer))
         try:
             while pending:
-                sent = self._socket.sendmsg(list(pending)[:_IOV_MAX])
-                while sent:
-                    if sent < len(pending[0]):
-                        pending[0] = pending[0][sent:]
-                        break
-                    sent -= len(pending.popleft())
+                self._send_once(pending, 0)
         except BlockingIOError:
             raise TimeoutError from None
+
+    def send_some(self, pending: deque[memoryview]) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while pending:
+                self._send_once(pending, socket.MSG_DONTWAIT)
+
+    def _send_once(self, pending: deque[memoryview], flags: int) -> None:
+        sent = self._socket.sendmsg(list(islice(pending, _IOV_MAX)), (), flags)
+        while sent:
+            if sent < len(pending[0]):
+                pending[0] = pending[0][sent:]
+                break
+            sent -= len(pending.popleft())
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def has_more(self) -> bool:
+        return False
 
     def fill(self, target: memoryview, deadline: float) -> None:
         position, end = 0, len(target)
@@ -106,6 +129,22 @@ class TlsTransport:
             with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLWantReadError):
                 self._socket.recv(1)  # the peer may have said why it closed: that comes as an error of its own
             raise
+
+    def send_some(self, pending: deque[memoryview]) -> None:
+        self._socket.settimeout(0)
+        with contextlib.suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            while pending:
+                sent = self._socket.send(pending[0])
+                if sent < len(pending[0]):
+                    pending[0] = pending[0][sent:]
+                else:
+                    pending.popleft()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def has_more(self) -> bool:
+        return self._socket.pending() > 0
 
     def fill(self, target: memoryview, deadline: float) -> None:
         position, end = 0, len(target)

@@ -2,7 +2,7 @@
 
 Rows keep their order within a partition. A batch is cut before it would pass `batch_size_bytes` (uncompressed,
 header included); a larger record gets a batch of its own. Base offsets are 0, as producers send them; producer
-id, epoch and sequence are -1, and the bytes are writable for whoever has better (the CRC must then be renewed).
+id, epoch and sequence are -1, and the bytes are writable for whoever has better, and then makes the CRC.
 """
 
 import struct
@@ -37,7 +37,14 @@ class EncodedBatch(NamedTuple):
 
 
 class RowEncoder:
-    def __init__(self, codec: int = codecs.NONE, level: int | None = None, batch_size_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        codec: int = codecs.NONE,
+        level: int | None = None,
+        batch_size_bytes: int = 1 << 20,
+        *,
+        with_crc: bool = True,
+    ) -> None:
         if codec not in codecs.NAME_BY_CODEC:
             raise ValueError(f"unknown compression codec {codec}")
         if not HEADER_BYTES < batch_size_bytes <= _BATCH_BYTES_MAX:
@@ -45,6 +52,7 @@ class RowEncoder:
         self._codec = codec
         self._level = level
         self._batch_size_bytes = batch_size_bytes
+        self._with_crc = with_crc
 
     def encode(
         self, rows: pa.RecordBatch | pa.Table, partition_ids: np.ndarray, now_ms: int | None = None
@@ -99,7 +107,8 @@ class RowEncoder:
         """Compress the records, and put the CRC in its place."""
         if self._codec != codecs.NONE:
             batch = self._compress(batch)
-        _CRC.pack_into(batch, 17, crc32c(batch[CRC_START:]))
+        if self._with_crc:
+            _CRC.pack_into(batch, 17, crc32c(batch[CRC_START:]))
         return batch
 
     def _compress(self, batch: memoryview) -> memoryview:

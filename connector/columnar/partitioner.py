@@ -8,6 +8,7 @@ import random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pylog.connector.columnar import extents
 from pylog.connector.columnar.extents import Column
@@ -33,6 +34,31 @@ class Sticky:
         self._partition, self._used_bytes = kernels.partition_sticky(
             row_bytes, partition_count, self._batch_size_bytes, self._partition % partition_count, self._used_bytes, ids
         )
+
+
+class RowPartitioner:
+    """Gives the rows of one topic their partitions, table after table."""
+
+    def __init__(self, batch_size_bytes: int, *, round_robin: bool = False, ignore_keys: bool = False) -> None:
+        self._sticky = Sticky(1 if round_robin else batch_size_bytes)  # no row is smaller: each takes the next
+        self._ignore_keys = ignore_keys or round_robin
+
+    def partition_ids(self, rows: pa.RecordBatch | pa.Table, partition_count: int) -> np.ndarray:
+        key, explicit, value = (_column(rows, name) for name in ("key", "partition", "value"))
+        return partition_ids(None if self._ignore_keys else key, explicit, partition_count, self._sticky, value)
+
+
+def names_beyond(rows: pa.RecordBatch | pa.Table, partition_count: int) -> bool:
+    """Whether a row names a partition that there is not."""
+    explicit = _column(rows, "partition")
+    if explicit is None or not pa.types.is_integer(explicit.type):
+        return False
+    highest = pc.max(explicit).as_py()
+    return highest is not None and highest >= partition_count
+
+
+def _column(rows: pa.RecordBatch | pa.Table, name: str) -> Column | None:
+    return rows[name] if name in rows.schema.names else None
 
 
 def partition_ids(

@@ -10,9 +10,10 @@ Names are loaded when they are used: a broker process never imports numba, pyarr
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Broker", "__version__", "register", "spark_session"]
+__all__ = ["Broker", "Producer", "__version__", "register", "spark_session"]
 
 if TYPE_CHECKING:
+    from pylog.connector.producer import Producer
     from pylog.connector.spark import register
     from pylog.connector.spark.session import spark_session
     from pylog.embedded import Broker
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from pylog.embedded import Broker
 
         return Broker
+    if name == "Producer":
+        from pylog.connector.producer import Producer
+
+        return Producer
     if name == "register":
         from pylog.connector.spark import register
 

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
-from pylog.connector.client.producer import BatchProducer
+from pylog.connector.client.producer import RecordProducer
 from pylog.storage import codecs
 from pylog.storage.records import Record, encode_batch
 
@@ -47,9 +47,9 @@ def test_the_memory_of_a_task_does_not_grow_with_its_range(
     batch = encode_batch([Record(n, 0, None, b"x" * value_bytes) for n in range(records)], codec=codec)
     count = GIGABYTES * 10**9 // plain_bytes
     cluster = Cluster(ClientConfig.parse({"bootstrap.servers": bootstrap_servers, "max.request.size": "20000000"}))
-    with BatchProducer(cluster) as producer:
+    with RecordProducer(cluster.config) as producer:
         for _ in range(count):
-            producer.send(topic, 0, bytearray(batch), records)
+            producer.send_batch(topic, 0, bytearray(batch), records)
     ends = [str(count // part * records) for part in (100, 1)]
     command = [sys.executable, "-m", "tests.support.task_memory", bootstrap_servers, topic, *ends]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

@@ -21,6 +21,7 @@ from pylog.broker_lite.protocol import (
     fetch,
     find_coordinator,
     framing,
+    init_producer_id,
     list_offsets,
     metadata,
     offset_commit,
@@ -30,6 +31,7 @@ from pylog.broker_lite.protocol import (
 )
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage import batch as batches
+from tests.support.idempotent_log import Sequences
 
 SPECS: dict[int, Any] = {
     module.SPEC.key: module.SPEC
@@ -39,6 +41,7 @@ SPECS: dict[int, Any] = {
         delete_topics,
         fetch,
         find_coordinator,
+        init_producer_id,
         list_offsets,
         metadata,
         offset_commit,
@@ -49,6 +52,7 @@ SPECS: dict[int, Any] = {
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = produce.SPEC.key, fetch.SPEC.key, list_offsets.SPEC.key, metadata.SPEC.key
 COMMIT, COMMITTED, COORDINATOR = offset_commit.SPEC.key, offset_fetch.SPEC.key, find_coordinator.SPEC.key
 CREATE, DELETE, VERSIONS = create_topics.SPEC.key, delete_topics.SPEC.key, api_versions.SPEC.key
+PRODUCER_ID = init_producer_id.SPEC.key
 TOPIC_ID = UUID(int=7)
 
 
@@ -77,6 +81,20 @@ class FakeLog:
     start: int = 0
     end: int = 0
     batches: list[bytes] = field(default_factory=list)
+    sequences: Sequences = field(default_factory=Sequences)
+    batch_bytes_max: int = 1 << 30
+
+    def take(self, batch: bytes) -> tuple[int, int]:
+        """(error, base offset), as a broker answers a producer."""
+        if len(batch) > self.batch_bytes_max:
+            return ErrorCode.MESSAGE_TOO_LARGE, -1
+        header = batches.check(batch)
+        counted = header.producer_id, header.producer_epoch, header.base_sequence, header.record_count
+        error, base_offset = self.sequences.check(*counted)
+        if not error and base_offset < 0:
+            base_offset = self.append(batch)
+            self.sequences.took(*counted, base_offset)
+        return error, base_offset
 
     def append(self, batch: bytes) -> int:
         placed = bytearray(batch)
@@ -107,6 +125,7 @@ class FakeKafka:
         self.version_max: dict[int, int] = {}
         self.coordinator = 0
         self.connections_opened = 0
+        self.producer_ids = 1000
         self._lock = threading.Lock()
         self._connections: dict[int, set[socket.socket]] = defaultdict(set)
         self._listeners: dict[int, socket.socket] = {}
@@ -272,9 +291,15 @@ class FakeKafka:
             error = self._error(node, topic, partition, code)
             assert records is not None
             assert batches.read_prefix(records)[1] == len(records), "one batch per partition"
-            base = -1 if error else self.logs[topic, partition].append(bytes(records))
+            base = -1
+            if not error:
+                error, base = self.logs[topic, partition].take(bytes(records))
             results.append(produce.ProducedPartition(topic, partition, error, base))
         return bytes(produce.encode_response(results, version)) if request.acks else None
+
+    def _producer_id(self, node: int, request: Any, code: int, version: int) -> Any:
+        self.producer_ids += 1
+        return init_producer_id.InitProducerIdResponse(error_code=code, producer_id=self.producer_ids, producer_epoch=0)
 
     def _fetch(self, node: int, request: fetch.FetchRequest, code: int, version: int) -> bytes:
         heads, bodies = [], []
@@ -362,6 +387,7 @@ _HANDLERS: dict[int, Any] = {
     METADATA: FakeKafka._metadata,
     LIST_OFFSETS: FakeKafka._list_offsets,
     PRODUCE: FakeKafka._produce,
+    PRODUCER_ID: FakeKafka._producer_id,
     FETCH: FakeKafka._fetch,
     COORDINATOR: FakeKafka._find_coordinator,
     COMMIT: FakeKafka._commit,

@@ -7,7 +7,7 @@ import pytest
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.errors import DeliveryFailed, OffsetOutOfRange, UnknownTopic
 from pylog.connector.client.fetcher import fetch_range
-from pylog.connector.client.producer import BatchProducer
+from pylog.connector.client.producer import RecordProducer
 from pylog.storage.batch import walk
 from pylog.storage.records import Record, decode_batch, encode_batch
 
@@ -38,10 +38,10 @@ def test_what_was_sent_comes_back_in_order(
     topic = new_topic(partitions=3)
     cluster = connect(bootstrap_servers, acks=acks, max_partition_fetch_bytes=fetch_bytes)
     sent: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
-    with BatchProducer(cluster) as producer:
+    with RecordProducer(cluster.config) as producer:
         for n in range(60):
             values = [b"%d-%d" % (n, m) * 20 for m in range(7)]
-            producer.send(topic, n % 3, batch_of(values), len(values))
+            producer.send_batch(topic, n % 3, batch_of(values), len(values))
             sent[n % 3] += values
     for partition, values in sent.items():
         assert cluster.latest([(topic, partition)]) == {(topic, partition): len(values)}
@@ -51,18 +51,18 @@ def test_what_was_sent_comes_back_in_order(
 
 def test_acks_0_arrives_too(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
     topic = new_topic()
-    with BatchProducer(connect(bootstrap_servers, acks="0")) as producer:
+    with RecordProducer(connect(bootstrap_servers, acks="0").config) as producer:
         for n in range(10):
-            producer.send(topic, 0, batch_of([b"%d" % n]), 1)
+            producer.send_batch(topic, 0, batch_of([b"%d" % n]), 1)
     assert values_of(connect(bootstrap_servers), topic, 0, 0, 10) == [b"%d" % n for n in range(10)]
 
 
 def test_offsets_by_timestamp(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
     topic = new_topic()
     cluster = connect(bootstrap_servers)
-    with BatchProducer(cluster) as producer:
+    with RecordProducer(cluster.config) as producer:
         for n in range(5):
-            producer.send(topic, 0, batch_of([b"a", b"b"], 1_700_000_000_000 + n * 1000), 2)
+            producer.send_batch(topic, 0, batch_of([b"a", b"b"], 1_700_000_000_000 + n * 1000), 2)
     place = topic, 0
     for timestamp_ms, offset in [(0, 0), (1_700_000_000_000, 0), (1_700_000_001_500, 4), (1_700_000_004_001, -1)]:
         assert cluster.list_offsets({place: timestamp_ms}) == {place: offset}
@@ -124,10 +124,10 @@ def test_a_batch_too_large_for_its_topic_says_which_option_to_raise(
     bootstrap_servers: str, connect: Connect, new_topic: NewTopic
 ) -> None:
     topic = new_topic(**{"max.message.bytes": "10000"})
-    producer = BatchProducer(connect(bootstrap_servers))
-    producer.send(topic, 0, batch_of([b"x" * 20_000]), 1)
-    with pytest.raises(DeliveryFailed, match=r"raise max\.message\.bytes of the topic"):
-        producer.flush()
+    with RecordProducer(connect(bootstrap_servers).config) as producer:
+        failed = producer.send_batch(topic, 0, batch_of([b"x" * 20_000]), 1)
+        with pytest.raises(DeliveryFailed, match=r"raise max\.message\.bytes of the topic"):
+            failed.result(30)
 
 
 def test_a_batch_larger_than_a_fetch_arrives_whole(
@@ -136,7 +136,7 @@ def test_a_batch_larger_than_a_fetch_arrives_whole(
     topic = new_topic()
     cluster = connect(bootstrap_servers, max_partition_fetch_bytes="1000")
     values = [bytes([n]) * 500_000 for n in range(3)]
-    with BatchProducer(cluster) as producer:
+    with RecordProducer(cluster.config) as producer:
         for value in values:
-            producer.send(topic, 0, batch_of([value]), 1)
+            producer.send_batch(topic, 0, batch_of([value]), 1)
     assert values_of(cluster, topic, 0, 0, 3) == values

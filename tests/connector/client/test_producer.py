@@ -1,286 +1,299 @@
+"""The face of the producer: what a record may be, where it goes, and what its caller hears of it."""
+
 import contextlib
+import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from pylog.broker_lite.protocol.errors import ErrorCode
-from pylog.connector.client.cluster import Cluster, TopicPartition
-from pylog.connector.client.errors import DeliveryFailed, NotKafka, UnknownPartition
-from pylog.connector.client.producer import BatchProducer
-from pylog.storage.records import Record, decode_batch, encode_batch
-from tests.connector.client.fake_kafka import METADATA, PRODUCE, FakeKafka, Fault
+from pylog.connector.client.delivery import RecordMetadata
+from pylog.connector.client.errors import (
+    BufferFull,
+    ClientError,
+    ConfigError,
+    DeliveryFailed,
+    ProducerClosed,
+    RecordTooLarge,
+    UnknownTopic,
+)
+from pylog.connector.client.partitions import murmur2
+from pylog.connector.client.producer import RecordProducer
+from pylog.storage.records import Record, decode_batch
+from tests.connector.client.fake_kafka import PRODUCE, FakeKafka, Fault
 
-Connect = Callable[..., Cluster]
-PLACES = [("orders", 0), ("orders", 1), ("orders", 2)]
-
-
-def batch_of(label: int, value_bytes: int = 20) -> bytes:
-    return bytes(encode_batch([Record(0, 0, None, b"%d" % label + b" " * value_bytes)]))
-
-
-def labels(kafka: FakeKafka, place: TopicPartition) -> list[int]:
-    return [int(record.value or b"-1") for batch in kafka.logs[place].batches for record in decode_batch(batch)]
-
-
-def last_copies(found: list[int]) -> list[int]:
-    """Each label where it stands last: the order in which a reader that keeps the last copy sees them."""
-    return sorted(set(found), key=lambda label: len(found) - found[::-1].index(label))
+Produce = Callable[..., RecordProducer]
 
 
-def send(producer: BatchProducer, count: int, places: list[TopicPartition] = PLACES, first: int = 0) -> None:
-    for label in range(first, first + count):
-        for place in places:
-            producer.send(*place, batch_of(label), 1)
+@pytest.fixture
+def produce(kafka: FakeKafka) -> Iterator[Produce]:
+    made: list[RecordProducer] = []
+
+    def make(*, key_serializer: Any = None, value_serializer: Any = None, **options: Any) -> RecordProducer:
+        named = {name.replace("_", "."): value for name, value in options.items()}
+        quick = {"bootstrap.servers": kafka.bootstrap_servers, "retry.backoff.ms": 1, "linger.ms": 0}
+        made.append(
+            RecordProducer({**quick, **named}, key_serializer=key_serializer, value_serializer=value_serializer)
+        )
+        return made[-1]
+
+    yield make
+    for producer in made:
+        producer.close(0)
 
 
-def test_what_was_flushed_is_in_the_log_in_order(kafka: FakeKafka, connect: Connect) -> None:
-    with BatchProducer(connect(kafka)) as producer:
-        send(producer, 20)
-        producer.flush()
-        for place in PLACES:
-            assert labels(kafka, place) == list(range(20))
-        send(producer, 2, first=20)
-    assert labels(kafka, PLACES[0]) == list(range(22)), "closing flushes"
+def records(kafka: FakeKafka, partition: int) -> list[Record]:
+    return [record for batch in kafka.logs["orders", partition].batches for record in decode_batch(batch)]
 
 
-def test_batches_for_one_leader_share_a_request_one_per_partition(kafka: FakeKafka, connect: Connect) -> None:
-    kafka.add_topic("more", 1)
-    places = [("orders", 0), ("more", 0), ("orders", 1), ("orders", 2)]
-    with BatchProducer(connect(kafka)) as producer:
-        send(producer, 3, places)
-    assert [len(request.body.partitions) for request in kafka.asked(PRODUCE)] == [4, 4, 4]
+# What a record may be
 
 
-def test_a_request_grows_no_larger_than_its_limit(kafka: FakeKafka, connect: Connect) -> None:
-    size = len(batch_of(0))
-    with BatchProducer(connect(kafka, max_request_size=str(2 * size))) as producer:
-        send(producer, 1)
-    assert [len(request.body.partitions) for request in kafka.asked(PRODUCE)] == [2, 1]
+def test_a_record_has_what_it_was_given(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce()
+    producer.send("orders", "välue", key=b"k", headers={"a": "1", "b": None}, partition=1, timestamp_ms=1234)
+    producer.send("orders", partition=1, timestamp_ms=1233, headers=[("a", b"x"), ("a", b"")])
+    producer.flush(10)
+    assert records(kafka, 1) == [
+        Record(0, 1234, b"k", "välue".encode(), (("a", b"1"), ("b", None))),
+        Record(1, 1233, None, None, (("a", b"x"), ("a", b""))),
+    ]
 
 
-def test_leaders_get_their_own_partitions_only(connect: Connect) -> None:
-    with FakeKafka({"orders": 3}, nodes=3) as kafka:
-        with BatchProducer(connect(kafka)) as producer:
-            send(producer, 5)
-        for request in kafka.asked(PRODUCE):
-            assert [partition.partition for partition in request.body.partitions] == [request.node]
-        for place in PLACES:
-            assert labels(kafka, place) == list(range(5))
+def test_a_record_without_a_time_has_that_of_now(kafka: FakeKafka, produce: Produce) -> None:
+    before = int(time.time() * 1000)
+    found = produce().send("orders", "v").result(10)
+    assert before <= found.timestamp_ms <= time.time() * 1000
 
 
-@pytest.mark.parametrize(("acks", "value"), [("all", -1), ("1", 1), ("0", 0)])
-def test_acks_reach_the_broker(kafka: FakeKafka, connect: Connect, acks: str, value: int) -> None:
-    with BatchProducer(connect(kafka, acks=acks)) as producer:
-        send(producer, 3)
-        producer.flush()
-    while len(kafka.asked(PRODUCE)) < 3:  # with acks=0 nobody says when they arrive
-        time.sleep(0.001)
-    assert {request.body.acks for request in kafka.asked(PRODUCE)} == {value}
+def test_serializers_make_bytes_of_anything(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(value_serializer=lambda value: json.dumps(value).encode(), key_serializer=lambda n: b"%d" % n)
+    producer.send("orders", {"a": 1}, key=7, partition=0)
+    producer.flush(10)
+    assert [(record.key, record.value) for record in records(kafka, 0)] == [(b"7", b'{"a": 1}')]
 
 
-def test_no_more_requests_are_in_flight_than_allowed(kafka: FakeKafka, connect: Connect) -> None:
-    kafka.faults[PRODUCE] += [Fault.NONE, *[Fault.SILENCE] * 10]
-    cluster = connect(
-        kafka, max_in_flight_requests_per_connection="3", request_timeout_ms="500", delivery_timeout_ms="400"
-    )
-    producer = BatchProducer(cluster)
-    send(producer, 5, PLACES[:1])  # the first is taken, three are in flight, the last is still being filled
-    with pytest.raises(DeliveryFailed):
-        send(producer, 1, PLACES[:1])
-    assert len(kafka.asked(PRODUCE)) == 4
+def test_without_a_serializer_an_object_is_refused_with_the_words_that_help(produce: Produce) -> None:
+    with pytest.raises(TypeError, match="not dict: give the producer a key_serializer or value_serializer"):
+        produce().send("orders", {"a": 1})
 
 
-def test_nothing_follows_the_first_batch_of_a_partition_until_it_is_taken(kafka: FakeKafka, connect: Connect) -> None:
-    """A broker that has just learnt of a topic refuses what it takes a moment later: nothing may stand twice."""
-    kafka.faults[PRODUCE] += [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
-    with BatchProducer(connect(kafka)) as producer:
-        send(producer, 8)
-    for place in PLACES:
-        assert labels(kafka, place) == list(range(8))
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_compressed_as_asked(kafka: FakeKafka, produce: Produce, codec: str) -> None:
+    producer = produce(compression_type=codec, linger_ms=1000)
+    for n in range(50):
+        producer.send("orders", b"x" * 100 + b"%d" % n, partition=0)
+    producer.flush(10)
+    assert [record.value for record in records(kafka, 0)] == [b"x" * 100 + b"%d" % n for n in range(50)]
+    (batch,) = kafka.logs["orders", 0].batches
+    assert (len(batch) < 3000) == (codec != "none")
 
 
-def test_what_is_sent_beyond_the_buffer_waits_for_what_is_in_it(kafka: FakeKafka, connect: Connect) -> None:
-    size = len(batch_of(0))
-    with BatchProducer(connect(kafka, buffer_memory=str(2 * size))) as producer:
-        for place in PLACES:
-            producer.send(*place, batch_of(0), 1)
-        assert [len(request.body.partitions) for request in kafka.asked(PRODUCE)] == [2], "there is room for two"
-    assert [labels(kafka, place) for place in PLACES] == [[0]] * 3
+def test_a_time_before_1970_is_refused(produce: Produce) -> None:
+    with pytest.raises(ValueError, match="milliseconds since 1970"):
+        produce().send("orders", "v", timestamp_ms=-1)
 
 
-def test_a_topic_is_created_when_the_broker_does_so(kafka: FakeKafka, connect: Connect) -> None:
-    kafka.auto_create = True
-    with BatchProducer(connect(kafka)) as producer:
-        producer.send("fresh", 0, batch_of(1), 1)
-    assert labels(kafka, ("fresh", 0)) == [1]
-
-
-@pytest.mark.parametrize("records", [b"", b"x" * 100, batch_of(1)[:-1], batch_of(1) * 2], ids=range(4))
-def test_bytes_that_are_not_one_batch_are_refused(kafka: FakeKafka, connect: Connect, records: bytes) -> None:
-    with BatchProducer(connect(kafka)) as producer, pytest.raises(ValueError, match="are not one record batch"):
-        producer.send("orders", 0, records, 1)
-
-
-# What passes by itself
-
-PASSING = [
-    Fault.LOSE_REQUEST,
-    Fault.LOSE_ANSWER,
-    Fault.CUT_ANSWER,
-    Fault.CRUMBLE_ANSWER,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.CORRUPT_MESSAGE,
-]
-# What never reaches the log is not in it twice, unless it was in flight behind the one that failed.
-DOUBLES = {Fault.LOSE_ANSWER, Fault.CUT_ANSWER, Fault.LOSE_REQUEST}
-
-
-@pytest.mark.parametrize("fault", PASSING, ids=lambda fault: fault.name)
-@pytest.mark.parametrize("at", range(6))
-@pytest.mark.parametrize("in_flight", ["1", "5"])
-def test_everything_arrives_in_order_after(
-    kafka: FakeKafka, connect: Connect, fault: Fault | ErrorCode, at: int, in_flight: str
-) -> None:
-    with BatchProducer(connect(kafka, max_in_flight_requests_per_connection=in_flight)) as producer:
-        kafka.faults[PRODUCE] += [Fault.NONE] * at + [fault]
-        kafka.faults[METADATA] += [Fault.NONE, Fault.LOSE_ANSWER]
-        send(producer, 8)
-    for place in PLACES:
-        found = labels(kafka, place)
-        assert last_copies(found) == list(range(8))
-        if in_flight == "1" and fault not in DOUBLES:
-            assert found == list(range(8)), "nothing was in flight behind it, so nothing stands twice"
-
-
-def test_a_refusal_of_one_partition_brings_back_what_followed_there_in_order(
-    kafka: FakeKafka, connect: Connect
-) -> None:
-    """The second batch was refused and the third taken: the third is sent again behind the second."""
-    kafka.faults[PRODUCE] += [Fault.NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
-    with BatchProducer(connect(kafka)) as producer:
-        send(producer, 4, PLACES[:1])
-    assert labels(kafka, PLACES[0]) == [0, 2, 3, 1, 2, 3]
-
-
-def test_what_is_refused_again_is_not_followed_again(kafka: FakeKafka, connect: Connect) -> None:
-    kafka.faults[PRODUCE] += [Fault.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, Fault.NONE, Fault.NONE]
-    kafka.faults[PRODUCE] += [ErrorCode.NOT_ENOUGH_REPLICAS]
-    with BatchProducer(connect(kafka)) as producer:
-        send(producer, 4, PLACES[:1])
-    assert labels(kafka, PLACES[0]) == [0, 2, 3, 1, 2, 3]
-
-
-def test_retries_are_counted_from_the_last_success(kafka: FakeKafka, connect: Connect) -> None:
-    with BatchProducer(connect(kafka, retries="1")) as producer:
-        for label in range(5):
-            kafka.faults[PRODUCE].append(ErrorCode.NOT_ENOUGH_REPLICAS)
-            producer.send(*PLACES[0], batch_of(label), 1)
-            producer.flush()
-    assert labels(kafka, PLACES[0]) == list(range(5))
-
-
-def test_a_leader_that_moves_or_dies_is_followed(connect: Connect) -> None:
-    with FakeKafka({"orders": 3}, nodes=2) as kafka:
-        with BatchProducer(connect(kafka)) as producer:
-            send(producer, 3)
-            kafka.leaders["orders", 0] = 1
-            send(producer, 3, first=3)
-            producer.flush()
-            kafka.stop(1)
-            kafka.leaders.update(dict.fromkeys(PLACES, 0))
-            send(producer, 3, first=6)
-        for place in PLACES:
-            assert last_copies(labels(kafka, place)) == list(range(9))
-
-
-def test_a_broker_that_comes_back_gets_what_it_missed(kafka: FakeKafka, connect: Connect) -> None:
-    with BatchProducer(connect(kafka)) as producer:
-        send(producer, 3)
-        kafka.stop(0)
-        kafka.start(0)
-        send(producer, 3, first=3)
-    assert last_copies(labels(kafka, PLACES[1])) == list(range(6))
-
-
-# What does not
-
-
-def test_a_batch_over_the_clients_limit_names_the_option(kafka: FakeKafka, connect: Connect) -> None:
-    producer = BatchProducer(connect(kafka, max_request_size="1000"))
-    with pytest.raises(DeliveryFailed, match=r"orders-0 .*max\.request\.size=1000"):
-        producer.send("orders", 0, batch_of(1, 2000), 1)
+# Where it goes
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("key", "hashed"),
     [
-        pytest.param(ErrorCode.MESSAGE_TOO_LARGE, r"raise max\.message\.bytes of the topic", id="too large"),
-        pytest.param(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "TOPIC_AUTHORIZATION_FAILED", id="not allowed"),
-        pytest.param(ErrorCode.INVALID_RECORD, "INVALID_RECORD", id="invalid"),
+        pytest.param(b"", 275646681, id="empty"),
+        pytest.param(b"a", -1563381124, id="one byte"),
+        pytest.param(b"ab", 316155434, id="two bytes"),
+        pytest.param(b"abc", 479470107, id="three bytes"),
+        pytest.param(b"21", -973932308, id="digits"),
+        pytest.param(b"foobar", -790332482, id="six bytes"),
+        pytest.param(b"kafka", -798503068, id="five bytes"),
     ],
 )
-def test_a_lasting_error_names_topic_partition_and_cause_and_is_raised_again(
-    kafka: FakeKafka, connect: Connect, code: ErrorCode, says: str
+def test_murmur2_is_that_of_java(key: bytes, hashed: int) -> None:
+    assert murmur2(key) == hashed & 0xFFFFFFFF
+
+
+def test_equal_keys_meet_and_records_without_one_are_spread(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(batch_size=100)
+    keyed = {producer.send("orders", "v", key="a").result(10).partition for _ in range(10)}
+    assert keyed == {(-1563381124 & 0x7FFFFFFF) % 3}
+    assert {producer.send("orders", "v" * 60).result(10).partition for _ in range(10)} == {0, 1, 2}
+
+
+def test_records_without_a_key_stay_with_a_partition_for_a_batch(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(linger_ms=1000)
+    for _ in range(100):
+        producer.send("orders", "v")
+    producer.flush(10)
+    assert sorted(len(records(kafka, partition)) for partition in range(3)) == [0, 0, 100]
+
+
+def test_round_robin_takes_the_next_partition_whatever_the_key(produce: Produce) -> None:
+    producer = produce(partitioner_class="org.apache.kafka.clients.producer.RoundRobinPartitioner")
+    found = [producer.send("orders", "v", key="a").result(10).partition for _ in range(6)]
+    assert found == [(found[0] + n) % 3 for n in range(6)]
+
+
+def test_keys_are_ignored_if_asked(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(partitioner_ignore_keys=True, linger_ms=1000)
+    for n in range(100):
+        producer.send("orders", "v", key=str(n))
+    producer.flush(10)
+    assert sorted(len(records(kafka, partition)) for partition in range(3)) == [0, 0, 100]
+
+
+def test_a_partition_that_was_added_is_found(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce()
+    assert producer.partitions_for("orders") == [0, 1, 2]
+    kafka.add_topic("orders", 5)
+    assert producer.send("orders", "v", partition=4).result(10).partition == 4
+
+
+def test_a_missing_topic_is_told_of_within_max_block_ms(produce: Produce) -> None:
+    began = time.monotonic()
+    with pytest.raises((UnknownTopic, ClientError), match="missing"):
+        produce(max_block_ms=200).send("missing", "v")
+    assert time.monotonic() - began < 5
+
+
+# What its caller hears
+
+
+def test_futures_and_callbacks_tell_where_records_stand(kafka: FakeKafka, produce: Produce) -> None:
+    told: list[tuple[RecordMetadata | None, ClientError | None]] = []
+    producer = produce(linger_ms=50)
+    futures = [
+        producer.send("orders", "vv", key="k" * n, partition=2, timestamp_ms=n, on_delivery=lambda *it: told.append(it))
+        for n in range(3)
+    ]
+    assert not futures[0].done()
+    expected = [RecordMetadata("orders", 2, n, n, n, 2) for n in range(3)]
+    assert [future.result(10) for future in futures] == expected
+    assert futures[0].done()
+    producer.flush(10)
+    assert told == [(metadata, None) for metadata in expected]
+
+
+def test_a_failure_is_told_to_futures_and_callbacks_and_a_callback_that_fails_harms_nobody(
+    kafka: FakeKafka, produce: Produce
 ) -> None:
-    kafka.faults[PRODUCE].append(code)
-    producer = BatchProducer(connect(kafka))
-    producer.send("orders", 1, batch_of(1), 1)
-    with pytest.raises(DeliveryFailed, match=f"1 records for orders-1 were not written: .*{says}"):
-        producer.flush()
-    with pytest.raises(DeliveryFailed, match=says):
-        producer.send("orders", 1, batch_of(2), 1)
-    with pytest.raises(DeliveryFailed, match=says):
-        producer.flush()
+    kafka.faults[PRODUCE].append(ErrorCode.INVALID_RECORD)
+    told: list[ClientError | None] = []
+
+    def fail(metadata: RecordMetadata | None, error: ClientError | None) -> None:
+        told.append(error)
+        raise ZeroDivisionError
+
+    producer = produce()
+    failed = producer.send("orders", "v", on_delivery=fail)
+    error = failed.exception(10)
+    assert isinstance(error, DeliveryFailed)
+    producer.flush(10)
+    assert told == [error]
+    assert producer.send("orders", "v").result(10).offset == 0
+
+
+def test_a_callback_may_send(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce()
+    done = threading.Event()
+    producer.send(
+        "orders", "1", on_delivery=lambda *_: producer.send("orders", "2", on_delivery=lambda *_: done.set()) and None
+    )
+    assert done.wait(10)
+
+
+def test_waiting_has_an_end(kafka: FakeKafka, produce: Produce) -> None:
+    kafka.faults[PRODUCE].append(Fault.SILENCE)
+    producer = produce()
+    future = producer.send("orders", "v")
+    with pytest.raises(TimeoutError, match="may still be written"):
+        future.result(0.02)
+    with pytest.raises(TimeoutError, match="still being sent"):
+        producer.flush(0.02)
+
+
+def test_sending_waits_for_room_and_gives_up_after_max_block_ms(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(buffer_memory=1000, max_block_ms=100, request_timeout_ms=1000)
+    kafka.faults[PRODUCE].append(Fault.SILENCE)
+    producer.send("orders", b"x" * 600, partition=0)
+    with pytest.raises(BufferFull, match=r"no room in buffer\.memory=1000 within max\.block\.ms=100"):
+        producer.send("orders", b"x" * 600, partition=0)
+    with pytest.raises(RecordTooLarge, match=r"buffer\.memory=1000"):
+        producer.send("orders", b"x" * 2000)
+
+
+def test_sending_goes_on_when_there_is_room_again(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(buffer_memory=1000, linger_ms=60_000, delivery_timeout_ms=200_000)
+    for n in range(30):
+        producer.send("orders", b"%d" % n + b" " * 400, partition=0)  # who waits for room is not kept lingering
+    producer.flush(10)
+    assert [int(record.value or b"") for record in records(kafka, 0)] == list(range(30))
+
+
+def test_closing_writes_what_is_there_and_refuses_the_rest(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(linger_ms=60_000, delivery_timeout_ms=200_000)
+    future = producer.send("orders", "v", partition=0)
     producer.close()
-    assert len(kafka.asked(PRODUCE)) == 1
+    assert future.result(0).offset == 0
+    with pytest.raises(ProducerClosed):
+        producer.send("orders", "v")
+    producer.close()
 
 
-def test_an_unknown_partition_is_named(kafka: FakeKafka, connect: Connect) -> None:
-    with pytest.raises(UnknownPartition, match="no partition 9"):
-        BatchProducer(connect(kafka)).send("orders", 9, batch_of(1), 1)
+def test_closing_with_a_timeout_gives_up_what_is_left(kafka: FakeKafka, produce: Produce) -> None:
+    kafka.faults[PRODUCE].append(Fault.SILENCE)
+    producer = produce()
+    future = producer.send("orders", "v")
+    began = time.monotonic()
+    producer.close(0.1)
+    assert time.monotonic() - began < 5
+    with pytest.raises(DeliveryFailed, match="the producer is closed"):
+        future.result(0)
+
+
+def test_a_with_block_flushes_unless_it_fails(kafka: FakeKafka, produce: Produce) -> None:
+    with produce(linger_ms=60_000, delivery_timeout_ms=200_000) as producer:
+        producer.send("orders", "v", partition=0)
+    assert len(records(kafka, 0)) == 1
+    failing = produce(linger_ms=60_000, delivery_timeout_ms=200_000)
+    with contextlib.suppress(ZeroDivisionError), failing:
+        failing.send("orders", "v", partition=0)
+        raise ZeroDivisionError
+    assert len(records(kafka, 0)) == 1
+
+
+def test_a_producer_leaves_no_thread_behind(produce: Produce) -> None:
+    producer = produce()
+    producer.send("orders", "v")
+    producer.close()
+    assert not producer._sender._thread.is_alive()
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        pytest.param({"delivery_timeout_ms": "50"}, r"within delivery\.timeout\.ms=50", id="time"),
-        pytest.param({"retries": "2"}, "after retries=2", id="retries"),
+        pytest.param({"group_id": "g"}, "an option of a consumer", id="a consumer's"),
+        pytest.param({"batch_sise": 5}, "did you mean batch.size?", id="a slip"),
+        pytest.param({"acks": "1", "enable_idempotence": True}, "cannot be true where acks is '1'", id="acks"),
+        pytest.param({"retries": 0, "enable_idempotence": True}, "cannot be true where retries is '0'", id="retries"),
+        pytest.param(
+            {"max_in_flight_requests_per_connection": 6, "enable_idempotence": True}, "at most 5", id="in flight"
+        ),
+        pytest.param({"delivery_timeout_ms": 1000}, r"at least linger\.ms plus request\.timeout\.ms, 30000", id="time"),
+        pytest.param({"partitioner_class": "x"}, "must be one of default, roundrobin", id="partitioner"),
     ],
 )
-@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, ErrorCode.NOT_ENOUGH_REPLICAS], ids=lambda fault: fault.name)
-def test_what_does_not_pass_is_given_up(
-    kafka: FakeKafka, connect: Connect, options: dict[str, str], says: str, fault: Fault | ErrorCode
-) -> None:
-    kafka.faults[PRODUCE] += [fault] * 1000
-    producer = BatchProducer(connect(kafka, **options))
-    producer.send("orders", 1, batch_of(1), 1)
-    with pytest.raises(DeliveryFailed, match=f"orders-1 .*{says}"):
-        producer.flush()
+def test_options_are_checked_as_kafka_checks_them(produce: Produce, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        produce(**options)
 
 
-def test_a_broker_that_is_gone_is_given_up_in_the_delivery_time(kafka: FakeKafka, connect: Connect) -> None:
-    producer = BatchProducer(connect(kafka, delivery_timeout_ms="80"))
-    producer.send("orders", 1, batch_of(1), 1)
-    kafka.stop(0)
-    with pytest.raises(DeliveryFailed, match="no broker could be reached"):
-        producer.flush()
-
-
-@pytest.mark.parametrize("fault", [Fault.GARBAGE, Fault.WRONG_CORRELATION, Fault.HUGE])
-def test_nonsense_is_not_retried(kafka: FakeKafka, connect: Connect, fault: Fault) -> None:
-    kafka.faults[PRODUCE].append(fault)
-    producer = BatchProducer(connect(kafka))
-    producer.send("orders", 1, batch_of(1), 1)
-    with pytest.raises(NotKafka):
-        producer.flush()
-
-
-def test_an_error_inside_the_with_block_is_not_hidden_by_a_flush(kafka: FakeKafka, connect: Connect) -> None:
-    producer = BatchProducer(connect(kafka))
-    with contextlib.suppress(ZeroDivisionError), producer:
-        producer.send("orders", 0, batch_of(1), 1)
-        raise ZeroDivisionError
-    assert labels(kafka, PLACES[0]) == []
+@pytest.mark.parametrize(
+    "options", [{"acks": 1}, {"retries": 0}, {"max_in_flight_requests_per_connection": 6}], ids=str
+)
+def test_idempotence_is_off_where_other_options_are_against_it(produce: Produce, options: dict[str, Any]) -> None:
+    assert produce()._config.enable_idempotence
+    assert not produce(**options)._config.enable_idempotence

@@ -1,0 +1,420 @@
+"""The thread that sends: batches of the accumulator to the leaders of their partitions, several requests in flight.
+
+One thread owns all connections; it waits for them and for callers in one place and for nothing else, but to connect and
+to ask for metadata or a producer id. A request holds one batch a partition at most: brokers take no more. Whatever
+happens to a request, each of its batches is told: acknowledged, sent again, cut in two, or given up.
+"""
+
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from pylog.broker_lite.protocol import init_producer_id, produce
+from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.wire import MalformedFrame
+from pylog.connector.client.accumulator import Accumulator, Identity
+from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.connection import Connection
+from pylog.connector.client.delivery import UNKNOWN_OFFSET, Outcome
+from pylog.connector.client.errors import (
+    ClientError,
+    ConnectionLost,
+    DeliveryFailed,
+    KafkaError,
+    NotKafka,
+    Retriable,
+    kafka_error,
+)
+from pylog.connector.client.pending_batch import PendingBatch
+from pylog.connector.client.retry import backoff_ms
+from pylog.storage import codecs
+
+_log = logging.getLogger(__name__)
+STOP_SECONDS_MAX = 1.0
+_NO_ANSWER = 0  # acks
+_UNCOUNTED = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
+
+
+class _Request:
+    __slots__ = ("batches", "sent_at", "size_bytes")
+
+    def __init__(self) -> None:
+        self.batches: dict[tuple[str, int], PendingBatch] = {}
+        self.size_bytes = 0
+        self.sent_at = 0.0
+
+
+class _Link:
+    """The connection to one leader, and what is in flight on it."""
+
+    __slots__ = ("connection", "fileno", "node", "requests")
+
+    def __init__(self, node: int, connection: Connection) -> None:
+        self.node = node
+        self.connection = connection
+        self.fileno = connection.fileno()
+        self.requests: deque[_Request] = deque()
+
+    def has_room(self, in_flight_max: int) -> bool:
+        return len(self.requests) < in_flight_max and not self.connection.has_unsent
+
+
+class Sender:
+    """`lock` guards the accumulator; `changed` is told when memory comes free."""
+
+    def __init__(self, cluster: Cluster, accumulator: Accumulator, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.fatal: ClientError | None = None  # nothing can be sent any more
+        self._cluster = cluster
+        self._config = cluster.config
+        self._accumulator = accumulator
+        self._clock = clock
+        self._codec = codecs.CODEC_BY_NAME[self._config.compression_type]
+        self._links: dict[int, _Link] = {}
+        self._ask_at = 0.0  # when metadata, or an identity, may be asked for again
+        self._failures = 0
+        self._selector = selectors.DefaultSelector()
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ringer.setblocking(False)
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._sleeps = False
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="pylog-producer", daemon=True)
+
+    # From other threads
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to send: for callers that hold the lock or not."""
+        if self._sleeps:
+            self._sleeps = False
+            with contextlib.suppress(BlockingIOError):  # it rings already
+                self._ringer.send(b"\0")
+
+    def stop(self) -> None:
+        """Nothing more is sent. The thread may be busy connecting: nobody waits for that."""
+        self._stopping = True
+        self._sleeps = True
+        self.wake()
+        if not self.is_own_thread:
+            self._thread.join(STOP_SECONDS_MAX)
+
+    @property
+    def is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self.step()
+        except Exception as error:  # a fault of ours: better told to every caller than a thread that is silently gone
+            _log.exception("the sender failed")
+            self._fail_all(ClientError(f"the sender failed: {error!r}"))
+        finally:
+            for link in list(self._links.values()):
+                self._drop(link)
+            self._selector.close()
+            self._bell.close()
+            self._ringer.close()
+
+    def step(self) -> None:
+        """Give up what is too old, send what is due, and hear what was answered."""
+        with self.lock:
+            expired = self._accumulator.expire(self._clock())
+            reasons = [self._expired(batch) for batch in expired]
+        self._tell(zip(expired, reasons, strict=True))
+        wake_at = self._send_all()
+        self._hear(wake_at)
+        self._look_for_silence()
+
+    # What leaves
+
+    def _send_all(self) -> float | None:
+        """Everything that can leave now. When there will be more, if nobody calls and nothing is answered."""
+        while True:
+            now = self._clock()
+            with self.lock:
+                no_identity = self._accumulator.needs_identity
+                leaderless: set[tuple[str, int]] = set()
+                requests = {} if no_identity or self.fatal else self._fill(now, leaderless)
+                if not requests:
+                    self._sleeps = True  # from here on callers ring
+                    wake_at = self._accumulator.next_due(now)
+            for node, request in requests.items():
+                self._dispatch(node, request)
+            if requests:
+                continue
+            if self.fatal is None and (no_identity or leaderless):
+                if now >= self._ask_at and self._ask(no_identity, leaderless):
+                    continue
+                wake_at = self._ask_at if wake_at is None else min(wake_at, self._ask_at)
+            return wake_at
+
+    def _fill(self, now: float, leaderless: set[tuple[str, int]]) -> dict[int, _Request]:
+        """A request for each leader that can take one."""
+        requests: dict[int, _Request] = {}
+        for queue in self._accumulator.due(now):
+            node = self._cluster.known_leader(*queue.place)
+            if node is None:
+                leaderless.add(queue.place)
+                continue
+            link = self._links.get(node)
+            if link is not None and not link.has_room(self._config.max_in_flight_requests_per_connection):
+                continue
+            request = requests.get(node) or requests.setdefault(node, _Request())
+            size_bytes = queue.waiting[0].size_bytes
+            if not request.batches or request.size_bytes + size_bytes <= self._config.max_request_size:
+                request.batches[queue.place] = self._accumulator.take(queue)
+                request.size_bytes += size_bytes
+        return requests
+
+    def _dispatch(self, node: int, request: _Request) -> None:
+        link = self._links.get(node)
+        try:
+            if link is None:
+                link = self._connect(node)
+            version = link.connection.version(produce.SPEC)
+            partitions = [
+                produce.ProducePartition(*place, self._sealed(batch)) for place, batch in request.batches.items()
+            ]
+            partitions.sort(key=lambda partition: partition.topic)  # a topic is named once
+            acks = self._config.acks
+            wanted = produce.ProduceRequest(None, acks, self._config.request_timeout_ms, partitions)
+            request.sent_at = self._clock()
+            link.requests.append(request)
+            link.connection.queue(
+                produce.SPEC, version, produce.encode_request(wanted, version), answered=acks != _NO_ANSWER
+            )
+            self._attend(link)
+        except ClientError as error:
+            if link is None or request not in link.requests:
+                self._return([request], error)
+            if link is not None:
+                self._lose(link, error)
+            return
+        if acks == _NO_ANSWER:
+            link.requests.remove(request)
+            self._settle((batch, Outcome(UNKNOWN_OFFSET, -1, None)) for batch in request.batches.values())
+
+    def _sealed(self, batch: PendingBatch) -> memoryview:
+        return batch.seal(self._codec, self._config.compression_level, *self._accumulator.identity_of(batch))
+
+    def _connect(self, node: int) -> _Link:
+        link = self._links[node] = _Link(node, self._cluster.connect(node))
+        self._selector.register(link.fileno, selectors.EVENT_READ, link)
+        return link
+
+    def _attend(self, link: _Link) -> None:
+        """Room in a socket is of interest while something waits for it."""
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.connection.has_unsent else 0)
+        if self._selector.get_key(link.fileno).events != events:
+            self._selector.modify(link.fileno, events, link)
+
+    # What has to be known first
+
+    def _ask(self, no_identity: bool, leaderless: set[tuple[str, int]]) -> bool:
+        """Whether something was learnt. If not, there is a pause before the next time."""
+        try:
+            if no_identity:
+                self._learn_identity()
+                learnt = True
+            else:
+                learnt = self._learn_leaders(leaderless)
+        except Retriable as error:
+            learnt = False
+            with self.lock:
+                self._accumulator.blame(error)
+        except ClientError as error:
+            self._fail_all(error)
+            return False
+        self._failures = 0 if learnt else self._failures + 1
+        self._ask_at = self._clock() + (0 if learnt else backoff_ms(self._config, self._failures) / 1000)
+        return learnt
+
+    def _learn_identity(self) -> None:
+        with self._cluster.any_broker() as connection:
+            answer = connection.call(init_producer_id.SPEC, init_producer_id.InitProducerIdRequest())
+        if answer.error_code:
+            raise kafka_error(answer.error_code, "asking for a producer id")
+        with self.lock:
+            self._accumulator.identity = Identity(answer.producer_id, answer.producer_epoch)
+
+    def _learn_leaders(self, places: set[tuple[str, int]]) -> bool:
+        refused = self._cluster.learn({topic for topic, _ in places}, create=True)
+        final = {topic: error for topic, error in refused.items() if not isinstance(error, Retriable)}
+        with self.lock:
+            for error in refused.values():
+                self._accumulator.blame(error)
+            given_up = list(self._accumulator.unsent(final))
+            for batch in given_up:
+                self._accumulator.give_up(batch)
+        self._tell((batch, _failure(batch, final[batch.place[0]])) for batch in given_up)
+        return any(self._cluster.known_leader(*place) is not None for place in places)
+
+    # What comes back
+
+    def _hear(self, wake_at: float | None) -> None:
+        deadlines = [] if wake_at is None else [wake_at]
+        timeout = self._config.request_timeout_ms / 1000
+        deadlines += [link.requests[0].sent_at + timeout for link in self._links.values() if link.requests]
+        found = self._selector.select(max(0.0, min(deadlines) - self._clock()) if deadlines else None)
+        self._sleeps = False
+        for key, events in found:
+            link = key.data
+            if link is None:
+                with contextlib.suppress(BlockingIOError):
+                    self._bell.recv(4096)
+                continue
+            try:
+                if events & selectors.EVENT_WRITE:
+                    link.connection.push()
+                    self._attend(link)
+                if events & selectors.EVENT_READ:
+                    self._receive(link)
+            except ClientError as error:
+                self._lose(link, error)
+
+    def _look_for_silence(self) -> None:
+        """A broker that does not answer in time is left, as if the connection had broken."""
+        latest = self._clock() - self._config.request_timeout_ms / 1000
+        for link in list(self._links.values()):
+            if link.requests and link.requests[0].sent_at < latest:
+                cause = "no answer to Produce within request.timeout.ms"
+                self._lose(link, ConnectionLost(str(link.connection.address), cause))
+
+    def _receive(self, link: _Link) -> None:
+        if not link.requests:
+            raise ConnectionLost(str(link.connection.address), "the broker closed it")
+        while True:
+            answer = link.connection.receive()
+            try:
+                answers = produce.decode_response(answer.body, answer.version)
+            except MalformedFrame as error:
+                raise NotKafka(str(link.connection.address), f"its answer to Produce is malformed: {error}") from None
+            results = {(str(result.topic), result.partition): result for result in answers}
+            missing = link.requests[0].batches.keys() - results.keys()
+            if missing:
+                topic, partition = min(missing)
+                raise NotKafka(str(link.connection.address), f"its answer to Produce leaves out {topic}-{partition}")
+            batches = link.requests.popleft().batches
+            self._settle((batch, results[place]) for place, batch in batches.items())
+            if not link.requests or not link.connection.has_more():
+                return
+
+    def _settle(self, results: Iterable[tuple[PendingBatch, "produce.ProducedPartition | Outcome"]]) -> None:
+        now = self._clock()
+        told: list[tuple[PendingBatch, Outcome]] = []
+        with self.lock:
+            for batch, result in results:
+                outcome = result if isinstance(result, Outcome) else self._judge(batch, result, now)
+                if outcome is not None:
+                    told.append((batch, outcome))
+                    (self._accumulator.give_up if outcome.error else self._accumulator.acknowledge)(batch)
+        self._tell(told)
+
+    def _judge(self, batch: PendingBatch, result: produce.ProducedPartition, now: float) -> Outcome | None:
+        """What became of a batch; None: it is sent again."""
+        code = result.error_code
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            return Outcome(result.base_offset, result.log_append_time_ms, None)
+        topic, partition = batch.place
+        error = kafka_error(code, f"writing to {topic}-{partition}", result.error_message)
+        if batch.promise.outcome is not None:
+            return batch.promise.outcome  # its time was up before
+        if code in _UNCOUNTED and self._config.enable_idempotence:
+            self._accumulator.renumber(batch, now, error)
+        elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            self._accumulator.split(batch, self._config.compression_level)
+        elif isinstance(error, Retriable) and batch.attempts <= self._config.retries:
+            self._cluster.expire(topic)
+            self._accumulator.retry(batch, now, error)
+        else:
+            return _failure(batch, error, self._config.retries)
+        return None
+
+    def _lose(self, link: _Link, error: ClientError) -> None:
+        self._drop(link)
+        self._return(link.requests, error)
+
+    def _return(self, requests: Iterable[_Request], error: ClientError) -> None:
+        """Requests without an answer: their batches may or may not be written."""
+        now = self._clock()
+        told: list[tuple[PendingBatch, Outcome]] = []
+        with self.lock:
+            for request in requests:
+                for batch in request.batches.values():
+                    self._cluster.expire(batch.place[0])
+                    if batch.promise.outcome is not None:
+                        self._accumulator.give_up(batch)
+                    elif isinstance(error, Retriable) and batch.attempts <= self._config.retries:
+                        self._accumulator.retry(batch, now, error)
+                    else:
+                        self._accumulator.give_up(batch)
+                        told.append((batch, _failure(batch, error, self._config.retries)))
+        self._tell(told)
+
+    def _drop(self, link: _Link) -> None:
+        self._links.pop(link.node, None)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(link.fileno)
+        self._cluster.pool.give(link.connection)
+
+    # Outcomes
+
+    def _expired(self, batch: PendingBatch) -> Outcome:
+        cause = f"not acknowledged within delivery.timeout.ms={self._config.delivery_timeout_ms}"
+        last = self._accumulator.last_error(batch)
+        return _failed(batch, f"{cause}: {last}" if last else cause, last)
+
+    def _tell(self, outcomes: Iterable[tuple[PendingBatch, Outcome]]) -> None:
+        """Without the lock: callbacks may send."""
+        any_told = False
+        for batch, outcome in outcomes:
+            any_told = True
+            try:
+                batch.promise.resolve(outcome)
+            except Exception:
+                _log.exception("a callback failed for records of %s-%d", *batch.place)
+        if any_told:
+            with self.changed:
+                self.changed.notify_all()
+
+    def _fail_all(self, error: ClientError) -> None:
+        self.fatal = error
+        self.give_up_all(error)
+
+    def give_up_all(self, error: ClientError) -> None:
+        with self.lock:
+            given_up = self._accumulator.batches()
+            for batch in given_up:
+                self._accumulator.give_up(batch)
+        self._tell((batch, _failure(batch, error)) for batch in given_up)
+
+
+def _failure(batch: PendingBatch, error: ClientError, retries: int | None = None) -> Outcome:
+    cause = str(error)
+    if isinstance(error, Retriable) and retries is not None:
+        cause = f"not acknowledged after retries={retries}: {error}"
+    elif isinstance(error, KafkaError) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
+        cause += (
+            f". A batch of {batch.size_bytes} bytes is too large for the broker: raise max.message.bytes of the topic "
+            "(or message.max.bytes of the broker)"
+        )
+    return _failed(batch, cause, error)
+
+
+def _failed(batch: PendingBatch, cause: str, error: ClientError | None) -> Outcome:
+    failed = DeliveryFailed(*batch.place, batch.record_count, cause)
+    failed.__cause__ = error
+    return Outcome(UNKNOWN_OFFSET, -1, failed)

@@ -1,0 +1,98 @@
+"""`pylog.Producer`: records one by one, or whole tables at once.
+
+A table's columns become record batches in compiled kernels, without Python at any row: the road of Spark's sink.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pylog.connector.client.config import ROUND_ROBIN, ClientConfig
+from pylog.connector.client.delivery import OnTable, TableFuture
+from pylog.connector.client.errors import ClientError, RecordTooLarge
+from pylog.connector.client.producer import RecordProducer, Serializer
+from pylog.connector.columnar.encode import RowEncoder
+from pylog.connector.columnar.partitioner import RowPartitioner, names_beyond
+from pylog.storage import codecs
+from pylog.storage.batch import HEADER_BYTES
+
+SLICE_BYTES = 16 << 20  # of a table, encoded at once: what is held beyond buffer.memory
+
+
+class Producer(RecordProducer):
+    __doc__ = RecordProducer.__doc__
+
+    _row_encoder: RowEncoder | None = None
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | ClientConfig,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+    ) -> None:
+        super().__init__(config, key_serializer=key_serializer, value_serializer=value_serializer)
+        self._row_partitioners: dict[str, RowPartitioner] = {}
+
+    def send_table(
+        self, topic: str, table: pa.Table | pa.RecordBatch, *, on_delivery: OnTable | None = None
+    ) -> TableFuture:
+        """Columns `value` and, if there, `key` (both binary or string), `headers` (a list of structs of key and value),
+        `partition` (an integer) and `timestamp` (a timestamp, or milliseconds since 1970); others are left alone. Rows
+        keep their order within a partition.
+
+        Returns when all rows have their places in batches, and waits meanwhile for room in `buffer.memory`, for
+        `max.block.ms` each time. A batch that is not full waits `linger.ms`, as those of `send` do, but is not filled
+        up. ValueError or TypeError for a row that cannot be written: rows before it may be."""
+        future = TableFuture(topic, table.num_rows, on_delivery)
+        try:
+            for start, count in _slices(table):
+                self._send_slice(topic, table.slice(start, count), future)
+        except BaseException as error:
+            future.complete(error if isinstance(error, ClientError) else ClientError(f"not sent: {error}"))
+            raise
+        future.complete()
+        return future
+
+    def _send_slice(self, topic: str, rows: pa.Table | pa.RecordBatch, future: TableFuture) -> None:
+        count = len(self.partitions_for(topic))
+        if names_beyond(rows, count):
+            self._cluster.expire(topic)  # partitions may have been added since
+            count = len(self.partitions_for(topic))
+        encoded = self._encoder().encode(rows, self._partitioner(topic).partition_ids(rows, count))
+        last = {batch.partition: number for number, batch in enumerate(encoded)}
+        for number, (partition, records, record_count) in enumerate(encoded):
+            if len(records) > self._config.max_request_size:
+                raise RecordTooLarge(topic, partition, len(records), "max.request.size", self._config.max_request_size)
+            self._add((topic, partition), records, record_count, is_full=last[partition] != number, future=future)
+        self._sender.wake()
+
+    def _encoder(self) -> RowEncoder:
+        if self._row_encoder is None:
+            config = self._config
+            codec = codecs.CODEC_BY_NAME[config.compression_type]
+            # Less than a header: a batch for each row.
+            batch_size_bytes = max(min(config.batch_size, config.max_request_size), HEADER_BYTES + 1)
+            self._row_encoder = RowEncoder(codec, config.compression_level, batch_size_bytes, with_crc=False)
+        return self._row_encoder
+
+    def _partitioner(self, topic: str) -> RowPartitioner:
+        found = self._row_partitioners.get(topic)
+        if found is None:
+            config = self._config
+            made = RowPartitioner(
+                max(config.batch_size, 1),
+                round_robin=config.partitioner_class == ROUND_ROBIN,
+                ignore_keys=config.partitioner_ignore_keys,
+            )
+            found = self._row_partitioners.setdefault(topic, made)
+        return found
+
+
+def _slices(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """(first row, rows) of parts of about `SLICE_BYTES`."""
+    parts = -(-table.nbytes // SLICE_BYTES) or 1
+    rows = -(-table.num_rows // parts) or 1
+    for start in range(0, table.num_rows, rows):
+        yield start, min(rows, table.num_rows - start)
