@@ -4,26 +4,7 @@ The columns of a table are given theirs by kernels (`columnar.partitioner`), wit
 
 import random
 
-_SEED, _M, _R = 0x9747B28C, 0x5BD1E995, 24
-_MASK = 0xFFFFFFFF
-
-
-def murmur2(data: bytes) -> int:
-    """Unsigned; Java's has the same bits."""
-    hashed = (_SEED ^ len(data)) & _MASK
-    whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
-        word = (word ^ word >> _R) * _M & _MASK
-        hashed = hashed * _M & _MASK ^ word
-    if len(data) & 3:
-        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    hashed = (hashed ^ hashed >> 13) * _M & _MASK
-    return hashed ^ hashed >> 15
-
-
-def partition_of_key(key: bytes, partition_count: int) -> int:
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+from pylog.storage.kernels.plain import partition_of_key
 
 
 class PartitionChooser:

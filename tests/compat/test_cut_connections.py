@@ -7,8 +7,10 @@ from collections.abc import Callable
 import aiokafka
 import confluent_kafka
 import kafka
+import pyarrow as pa
 import pytest
 
+import pylog
 from tests.support.cutting_proxy import BEFORE, BEHIND, MIDDLE, broker_behind_a_proxy
 from tests.support.foreign_clients import CLIENTS
 
@@ -74,8 +76,29 @@ def with_aiokafka(servers: str, values: list[bytes]) -> None:
     asyncio.run(send())
 
 
+def with_pylog(servers: str, values: list[bytes]) -> None:
+    config = {"bootstrap.servers": servers, "linger.ms": 0, "batch.size": 150, "retry.backoff.ms": 10}
+    with pylog.Producer(config) as producer:
+        sent = [producer.send("t", value, partition=number % PARTITIONS) for number, value in enumerate(values)]
+        producer.flush(SECONDS_MAX)
+        offsets = [future.result(0).offset for future in sent]
+    assert offsets == [number // PARTITIONS for number in range(len(values))]
+
+
+def with_pylogs_tables(servers: str, values: list[bytes]) -> None:
+    config = {"bootstrap.servers": servers, "batch.size": 150, "retry.backoff.ms": 10}
+    with pylog.Producer(config) as producer:
+        for start in range(0, len(values), 50):
+            part = values[start : start + 50]
+            numbers = [number % PARTITIONS for number in range(start, start + len(part))]
+            sent = producer.send_table("t", pa.table({"value": part, "partition": numbers}))
+        sent.result(SECONDS_MAX)
+
+
 @pytest.mark.parametrize(
-    "send", [with_confluent, with_kafka_python, with_aiokafka], ids=["confluent-kafka", "kafka-python", "aiokafka"]
+    "send",
+    [with_confluent, with_kafka_python, with_aiokafka, with_pylog, with_pylogs_tables],
+    ids=["confluent-kafka", "kafka-python", "aiokafka", "pylog", "pylog's tables"],
 )
 def test_every_record_is_there_once_and_in_order(send: Callable[[str, list[bytes]], None]) -> None:
     seed = random.randrange(1 << 32)

@@ -20,7 +20,6 @@ from pylog.connector.client.errors import (
     RecordTooLarge,
     UnknownTopic,
 )
-from pylog.connector.client.partitions import murmur2
 from pylog.connector.client.producer import RecordProducer
 from pylog.storage.records import Record, decode_batch
 from tests.connector.client.fake_kafka import PRODUCE, FakeKafka, Fault
@@ -98,22 +97,6 @@ def test_a_time_before_1970_is_refused(produce: Produce) -> None:
 
 
 # Where it goes
-
-
-@pytest.mark.parametrize(
-    ("key", "hashed"),
-    [
-        pytest.param(b"", 275646681, id="empty"),
-        pytest.param(b"a", -1563381124, id="one byte"),
-        pytest.param(b"ab", 316155434, id="two bytes"),
-        pytest.param(b"abc", 479470107, id="three bytes"),
-        pytest.param(b"21", -973932308, id="digits"),
-        pytest.param(b"foobar", -790332482, id="six bytes"),
-        pytest.param(b"kafka", -798503068, id="five bytes"),
-    ],
-)
-def test_murmur2_is_that_of_java(key: bytes, hashed: int) -> None:
-    assert murmur2(key) == hashed & 0xFFFFFFFF
 
 
 def test_equal_keys_meet_and_records_without_one_are_spread(kafka: FakeKafka, produce: Produce) -> None:
