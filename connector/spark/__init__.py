@@ -1,6 +1,7 @@
 """pylog as a data source of Spark: `register(spark)`, then `format("pylog")` reads and writes topics.
 
-Columns, options and rules are those of Spark's `format("kafka")`; docs/source.md has the options. What differs:
+Columns, options and rules are those of Spark's `format("kafka")`; docs/source.md and docs/sink.md have the options.
+What differs:
 - an option that is unknown, or has no effect where it stands, is refused, not ignored;
 - a schema given to `.schema(...)` chooses columns, and the others are not decoded;
 - a batch splits large partitions over tasks of itself, and takes filters where the session pushes them down;
@@ -11,7 +12,7 @@ Columns, options and rules are those of Spark's `format("kafka")`; docs/source.m
 - `maxBytesPerTrigger` limits a micro-batch, and `decode=offsets` reads the commits in `__consumer_offsets`;
 - `endOffset` in a query's progress has a key "@pylog" beside the topics; there are no metrics but `latestOffset`;
 - a sink writes a `timestamp` column as the records' time; `write` needs `mode("append")`; no update mode;
-- rows without a key stay with a partition for a record batch; `kafka.linger.ms` has no meaning.
+- rows without a key stay with a partition for a record batch.
 
 Nothing of PySpark is imported before `register`, so that its absence is met with words and not with a traceback.
 """
