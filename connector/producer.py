@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from pylog.connector.client.config import ROUND_ROBIN, ClientConfig
 from pylog.connector.client.delivery import OnTable, TableFuture
-from pylog.connector.client.errors import ClientError, RecordTooLarge
+from pylog.connector.client.errors import ClientError
 from pylog.connector.client.producer import RecordProducer, Serializer
 from pylog.connector.columnar.encode import RowEncoder
 from pylog.connector.columnar.partitioner import RowPartitioner, names_beyond
 from pylog.storage import codecs
 from pylog.storage.batch import HEADER_BYTES
 
-SLICE_BYTES = 16 << 20  # of a table, encoded at once: what is held beyond buffer.memory
+SLICES_IN_BUFFER = 4  # parts of a table are encoded at once, of which so many fit into buffer.memory
 
 
 class Producer(RecordProducer):
@@ -47,7 +47,7 @@ class Producer(RecordProducer):
         up. ValueError or TypeError for a row that cannot be written: rows before it may be."""
         future = TableFuture(topic, table.num_rows, on_delivery)
         try:
-            for start, count in _slices(table):
+            for start, count in _slices(table, self._config.buffer_memory // SLICES_IN_BUFFER):
                 self._send_slice(topic, table.slice(start, count), future)
         except BaseException as error:
             future.complete(error if isinstance(error, ClientError) else ClientError(f"not sent: {error}"))
@@ -60,13 +60,7 @@ class Producer(RecordProducer):
         if names_beyond(rows, count):
             self._cluster.expire(topic)  # partitions may have been added since
             count = len(self.partitions_for(topic))
-        encoded = self._encoder().encode(rows, self._partitioner(topic).partition_ids(rows, count))
-        last = {batch.partition: number for number, batch in enumerate(encoded)}
-        for number, (partition, records, record_count) in enumerate(encoded):
-            if len(records) > self._config.max_request_size:
-                raise RecordTooLarge(topic, partition, len(records), "max.request.size", self._config.max_request_size)
-            self._add((topic, partition), records, record_count, is_full=last[partition] != number, future=future)
-        self._sender.wake()
+        self._add(topic, self._encoder().encode(rows, self._partitioner(topic).partition_ids(rows, count)), future)
 
     def _encoder(self) -> RowEncoder:
         if self._row_encoder is None:
@@ -90,9 +84,9 @@ class Producer(RecordProducer):
         return found
 
 
-def _slices(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """(first row, rows) of parts of about `SLICE_BYTES`."""
-    parts = -(-table.nbytes // SLICE_BYTES) or 1
+def _slices(table: pa.Table | pa.RecordBatch, bytes_max: int) -> Iterator[tuple[int, int]]:
+    """(first row, rows) of equal parts of about so many bytes at most."""
+    parts = min(-(-table.nbytes // max(bytes_max, 1)), table.num_rows) or 1
     rows = -(-table.num_rows // parts) or 1
     for start in range(0, table.num_rows, rows):
         yield start, min(rows, table.num_rows - start)

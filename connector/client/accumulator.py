@@ -14,12 +14,12 @@ No I/O, no clock, no lock: callers bring the time and keep each other out. Invar
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pylog.connector.client.config import ClientConfig
 from pylog.connector.client.errors import ClientError
-from pylog.connector.client.pending_batch import Headers, PendingBatch, record_bytes_max
+from pylog.connector.client.pending_batch import Headers, PendingBatch, Reservation, record_bytes_max
 from pylog.connector.client.retry import backoff_ms
 from pylog.storage.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -35,6 +35,7 @@ class Identity(NamedTuple):
     epoch: int
 
 
+MadeBatch = tuple[int, memoryview, int]  # (partition, record batch whose CRC need not be right, record count)
 NO_IDENTITY = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
@@ -121,22 +122,28 @@ class Accumulator:
                 batch.is_full = True
             batch = PendingBatch(*place, now, now + self._delivery, queue.next_order())
             queue.waiting.append(batch)
-            self.used_bytes += batch.reserved_bytes
-        before = batch.reserved_bytes
+            self.used_bytes += batch.reservation.size_bytes
+        before = batch.reservation.size_bytes
         index = batch.append(timestamp_ms, key, value, headers)
-        self.used_bytes += batch.reserved_bytes - before
+        self.used_bytes += batch.reservation.size_bytes - before
         if batch.size_bytes >= self._batch_size:
             batch.is_full = True
         return batch, index, is_new or batch.is_full
 
-    def add(self, place: TopicPartition, records: memoryview, count: int, is_full: bool, now: float) -> PendingBatch:
-        """A whole batch; one that `is_full` does not linger."""
-        queue = self._queue(place)
-        batch = PendingBatch.of_records(*place, records, count, now, now + self._delivery, queue.next_order())
-        batch.is_full = is_full
-        queue.waiting.append(batch)
-        self.used_bytes += batch.reserved_bytes
-        return batch
+    def add(self, topic: str, made: Sequence[MadeBatch], now: float) -> list[PendingBatch]:
+        """Whole batches that share their memory. Only the last of each partition lingers."""
+        size_bytes = sum(len(records) for _, records, _ in made)
+        reservation = Reservation(size_bytes, len(made))
+        self.used_bytes += size_bytes
+        added: list[PendingBatch] = []
+        deadline = now + self._delivery
+        for partition, records, count in made:
+            queue = self._queue((topic, partition))
+            batch = PendingBatch.of_records(topic, partition, records, count, now, deadline, queue.next_order())
+            batch.reservation = reservation
+            queue.waiting.append(batch)
+            added.append(batch)
+        return added
 
     def _queue(self, place: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(place)
@@ -264,8 +271,8 @@ class Accumulator:
         queue.waiting.remove(batch)
         for half in reversed(halves):
             queue.waiting.insert(at, half)
-            self.used_bytes += half.reserved_bytes
-        self.used_bytes -= batch.reserved_bytes
+            self.used_bytes += half.reservation.size_bytes
+        self._release(batch)
 
     def give_up(self, batch: PendingBatch) -> None:
         """Whether it was sent or not."""
@@ -294,9 +301,14 @@ class Accumulator:
 
     def _settle(self, queue: PartitionQueue, batch: PendingBatch) -> None:
         (queue.in_flight if batch in queue.in_flight else queue.waiting).remove(batch)
-        self.used_bytes -= batch.reserved_bytes
+        self._release(batch)
         if not queue.in_flight and not queue.waiting:
             self._busy.pop(queue.place, None)
+
+    def _release(self, batch: PendingBatch) -> None:
+        batch.reservation.batches -= 1
+        if not batch.reservation.batches:
+            self.used_bytes -= batch.reservation.size_bytes
 
     def unsent(self, topics: Iterable[str]) -> Iterator[PendingBatch]:
         """What waits for these topics."""

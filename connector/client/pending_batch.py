@@ -49,6 +49,16 @@ def record_bytes_max(key: bytes | None, value: bytes | None, headers: Headers) -
     return size
 
 
+class Reservation:
+    """Memory that batches share: it comes free with the last of them."""
+
+    __slots__ = ("batches", "size_bytes")
+
+    def __init__(self, size_bytes: int, batches: int = 1) -> None:
+        self.size_bytes = size_bytes
+        self.batches = batches
+
+
 class PendingBatch:
     __slots__ = (
         "_base_ms",
@@ -62,7 +72,7 @@ class PendingBatch:
         "order",
         "promise",
         "records",
-        "reserved_bytes",
+        "reservation",
         "sequence",
     )
 
@@ -75,7 +85,7 @@ class PendingBatch:
         self.is_full = False  # nothing is added to it any more
         self.sequence: int | None = None  # once it has one, it was sent
         self.records: memoryview | None = None
-        self.reserved_bytes = HEADER_BYTES
+        self.reservation = Reservation(HEADER_BYTES)
         self._identity = UNKNOWN_IDENTITY
         self._plain: bytearray | None = bytearray(HEADER_BYTES)
         self._base_ms = self._max_ms = 0
@@ -94,7 +104,7 @@ class PendingBatch:
         batch = PendingBatch(topic, partition, created, deadline, order)
         batch._plain, batch.records = None, records
         batch.promise.record_count = count
-        batch.reserved_bytes = len(records)
+        batch.reservation = Reservation(len(records))
         return batch
 
     @property
@@ -142,7 +152,7 @@ class PendingBatch:
         before = len(plain)
         plain += _varint(len(body))
         plain += body
-        self.reserved_bytes += len(plain) - before
+        self.reservation.size_bytes += len(plain) - before
         self.promise.record_count = index + 1
         return index
 

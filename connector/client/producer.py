@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from pylog.connector.client.accumulator import Accumulator
+from pylog.connector.client.accumulator import Accumulator, MadeBatch
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ROUND_ROBIN, ClientConfig, Role
 from pylog.connector.client.delivery import Callback, DeliveryFuture, OnDelivery, TableFuture
@@ -97,13 +97,10 @@ class RecordProducer:
         if len(view) < HEADER_BYTES or read_prefix(view)[1] != len(view):
             raise ValueError(f"{len(view)} bytes for {topic}-{partition} are not one record batch")
         partition = self._partition(topic, None, partition, len(view))
-        if len(view) > self._config.max_request_size:
-            raise RecordTooLarge(topic, partition, len(view), "max.request.size", self._config.max_request_size)
         future = TableFuture(topic, record_count)
         writable = memoryview(bytearray(view)) if view.readonly else view
-        self._add((topic, partition), writable, record_count, is_full=True, future=future)
+        self._add(topic, [(partition, writable, record_count)], future)
         future.complete()
-        self._sender.wake()
         return future
 
     def partitions_for(self, topic: str) -> list[int]:
@@ -188,14 +185,16 @@ class RecordProducer:
         if self._sender.fatal is not None:
             raise self._sender.fatal
 
-    def _add(
-        self, place: tuple[str, int], records: memoryview, count: int, *, is_full: bool, future: TableFuture
-    ) -> None:
-        """A whole batch, for those that make them; they wake the sender."""
+    def _add(self, topic: str, made: Sequence[MadeBatch], future: TableFuture) -> None:
+        """Whole batches, which share their memory: there is room for all of them first."""
+        for partition, records, _ in made:
+            if len(records) > self._config.max_request_size:
+                raise RecordTooLarge(topic, partition, len(records), "max.request.size", self._config.max_request_size)
         with self._sender.lock:
-            self._make_room(len(records), time.monotonic())
-            batch = self._accumulator.add(place, records, count, is_full, time.monotonic())
-            future.expect(batch.promise)
+            self._make_room(sum(len(records) for _, records, _ in made), time.monotonic())
+            for batch in self._accumulator.add(topic, made, time.monotonic()):
+                future.expect(batch.promise)
+            self._sender.wake()
 
 
 def _text(value: Any) -> str:

@@ -5,10 +5,11 @@ import re
 import pytest
 
 from pylog.connector.client.config import OPTIONS, Role
-from pylog.connector.producer import SLICE_BYTES
+from pylog.connector.producer import SLICES_IN_BUFFER
 from tests.support import option_pages
 
 PATH = option_pages.DOCS / "producer.md"
+ORDINALS = {2: "half", 4: "quarter"}
 TABLES = {"client": lambda: option_pages.of_client(Role.PRODUCER, prefix="")}
 
 
@@ -18,7 +19,7 @@ def test_the_table_is_that_of_the_code(request: pytest.FixtureRequest) -> None:
 
 def test_its_numbers_are_those_of_the_code() -> None:
     page = PATH.read_text()
-    assert f"{SLICE_BYTES >> 20} MB of rows at most" in page
+    assert f"which is a {ORDINALS[SLICES_IN_BUFFER]} of it" in page
     assert f"`batch.size` is {OPTIONS['batch.size'].default >> 10} KB by default" in page
 
 

@@ -80,9 +80,8 @@ def test_every_column_arrives(bootstrap_servers: str, new_topic: NewTopic, produ
 
 
 def test_order_stays_within_a_partition_over_tables_slices_and_batches(
-    bootstrap_servers: str, new_topic: NewTopic, produce: Produce, monkeypatch: pytest.MonkeyPatch
+    bootstrap_servers: str, new_topic: NewTopic, produce: Produce
 ) -> None:
-    monkeypatch.setattr("pylog.connector.producer.SLICE_BYTES", 20_000)
     topic = new_topic(partitions=4)
     producer = produce(batch_size=2000, buffer_memory=50_000)
     for start in range(0, 6000, 2000):

@@ -11,11 +11,16 @@ from pylog.connector.spark.read import RangePartition, read_partition
 from pylog.connector.spark.schema import source_schema
 
 
-def _status(field: str) -> int:
+def status_bytes(field: str) -> int:
+    """Of this process: VmRSS is what it has, VmHWM the most that it had."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     raise ValueError(field)
+
+
+def forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def _read(servers: str, topic: str, end: int) -> int:
@@ -27,11 +32,11 @@ def _read(servers: str, topic: str, end: int) -> int:
 
 def main(servers: str, topic: str, *ends: str) -> None:
     _read(servers, topic, 1)  # loads what a worker has loaded
-    before = _status("VmRSS")
+    before = status_bytes("VmRSS")
     for end in map(int, ends):
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+        forget_peak()
         assert _read(servers, topic, end) == end
-        print(_status("VmHWM") - before, flush=True)
+        print(status_bytes("VmHWM") - before, flush=True)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,17 @@ def test_memory_is_what_is_not_settled() -> None:
     assert one.is_empty
 
 
+def test_memory_that_batches_share_comes_free_with_the_last_of_them() -> None:
+    one = accumulator(linger_ms="0")
+    made = [(partition, memoryview(bytearray(200)), 1) for partition in range(3)]
+    batches = one.add("orders", made, 0.0)
+    for batch in batches[:2]:
+        one.give_up(batch)
+        assert one.used_bytes == 600, "a partition that is stuck holds the memory of all"
+    one.give_up(batches[2])
+    assert one.used_bytes == 0
+
+
 # Order and sequences
 
 
