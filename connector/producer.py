@@ -13,7 +13,7 @@ from pylog.connector.client.delivery import OnTable, TableFuture
 from pylog.connector.client.errors import ClientError
 from pylog.connector.client.producer import RecordProducer, Serializer
 from pylog.connector.columnar.encode import RowEncoder
-from pylog.connector.columnar.partitioner import RowPartitioner, names_beyond
+from pylog.connector.columnar.partitioner import RowPartitioner, highest_named
 from pylog.storage import codecs
 from pylog.storage.batch import HEADER_BYTES
 
@@ -56,10 +56,7 @@ class Producer(RecordProducer):
         return future
 
     def _send_slice(self, topic: str, rows: pa.Table | pa.RecordBatch, future: TableFuture) -> None:
-        count = len(self.partitions_for(topic))
-        if names_beyond(rows, count):
-            self._cluster.expire(topic)  # partitions may have been added since
-            count = len(self.partitions_for(topic))
+        count = self._partition_count(topic, beyond=highest_named(rows))
         self._add(topic, self._encoder().encode(rows, self._partitioner(topic).partition_ids(rows, count)), future)
 
     def _encoder(self) -> RowEncoder:

@@ -5,6 +5,7 @@ No I/O, no clock, no lock: callers bring the time and keep each other out. Invar
 - `in_flight`, then `waiting`, are its batches in the order of `send`; only the last one is still filled.
 - A batch may leave when it is full, has waited `linger.ms`, somebody waits for memory, or somebody flushes; one that
   comes back leaves again after a pause.
+- What is in flight is so to one leader: when another takes over, nothing follows before all of it is answered.
 - Until the leader has taken a batch nothing follows it, and after a failure nothing does until all that was in flight
   is answered. So what is sent again is sent in its order. Nothing new follows what is sent again before that is
   settled: a broker remembers the last five batches of a producer, and would no longer know the copy.
@@ -49,6 +50,7 @@ class PartitionQueue:
         "in_flight",
         "is_proven",
         "next_sequence",
+        "node",
         "place",
         "retry_at",
         "waiting",
@@ -58,6 +60,7 @@ class PartitionQueue:
         self.place = place
         self.waiting: deque[PendingBatch] = deque()
         self.in_flight: deque[PendingBatch] = deque()
+        self.node: int | None = None  # the leader that has those in flight
         self.identity: Identity | None = None
         self.next_sequence = 0
         self.has_gap = False  # a sequence was given up that batches behind it count on
@@ -115,17 +118,16 @@ class Accumulator:
         """The batch that has the record, its index there, and whether the sender should look."""
         queue = self._queue(place)
         record_bytes = record_bytes_max(key, value, headers)
-        batch = queue.waiting[-1] if queue.waiting else None
-        is_new = batch is None or batch.attempts > 0 or not batch.has_room(record_bytes, self._batch_size)
-        if batch is None or is_new:
-            if batch is not None:
-                batch.is_full = True
-            batch = PendingBatch(*place, now, now + self._delivery, queue.next_order())
-            queue.waiting.append(batch)
-            self.used_bytes += batch.reservation.size_bytes
-        before = batch.reservation.size_bytes
+        last = queue.waiting[-1] if queue.waiting else None
+        if last is not None and not last.attempts and last.has_room(record_bytes, self._batch_size):
+            batch, before_bytes = last, last.reservation.size_bytes
+        else:
+            batch, before_bytes = PendingBatch(*place, now, now + self._delivery, queue.next_order()), 0
         index = batch.append(timestamp_ms, key, value, headers)
-        self.used_bytes += batch.reservation.size_bytes - before
+        self.used_bytes += batch.reservation.size_bytes - before_bytes
+        is_new = batch is not last
+        if is_new:  # queued only now: of a record that cannot be written there is no empty batch left
+            queue.waiting.append(batch)
         if batch.size_bytes >= self._batch_size:
             batch.is_full = True
         return batch, index, is_new or batch.is_full
@@ -234,6 +236,10 @@ class Accumulator:
 
     # What was answered
 
+    def is_in_flight(self, batch: PendingBatch) -> bool:
+        """False for one that was given up before its answer came."""
+        return batch in self._queues[batch.place].in_flight
+
     def acknowledge(self, batch: PendingBatch) -> None:
         queue = self._queues[batch.place]
         if queue.is_first(batch):
@@ -261,13 +267,13 @@ class Accumulator:
         self.retry(batch, now, error)
 
     def split(self, batch: PendingBatch, level: int | None) -> None:
-        """It is not in the log, and too large for it."""
+        """It is not in the log, and too large for it. StorageError if its records cannot be told apart."""
+        halves = batch.split(level)
         queue = self._queues[batch.place]
         queue.is_proven = False
         queue.has_gap = queue.has_gap or batch.sequence is not None
         queue.put_back(batch)
         at = queue.waiting.index(batch)
-        halves = batch.split(level)
         queue.waiting.remove(batch)
         for half in reversed(halves):
             queue.waiting.insert(at, half)

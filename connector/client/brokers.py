@@ -87,9 +87,9 @@ class Brokers:
         return topic
 
     def known_leader(self, topic: str, partition: int) -> int | None:
-        """The node id of a partition's leader, without asking anybody; None if that would be needed."""
+        """The node id of a partition's leader as it was last heard of; None if somebody must be asked."""
         known = self._topics.get(topic)
-        if known is None or (time.monotonic() - known.known_at) * 1000 >= self.config.metadata_max_age_ms:
+        if known is None:
             return None
         node = known.leaders.get(partition, _NO_LEADER)
         return node if node in self._brokers else None
@@ -139,6 +139,10 @@ class Brokers:
         """Believe no longer what is known of these topics: a broker contradicted it."""
         for topic in topics:
             self._topics.pop(topic, None)
+
+    def expire_led_by(self, node: int) -> None:
+        """The same, for all topics with a partition that this broker leads."""
+        self.expire(*[name for name, topic in list(self._topics.items()) if node in topic.leaders.values()])
 
     def partitions(self, topic: str, *, create: bool = False) -> list[int]:
         return sorted(self.topic(topic, create=create).leaders)

@@ -177,6 +177,7 @@ class Connection:
         """As `send_encoded`, but what the socket does not take now is left for `push`."""
         head, correlation_id = self._head(spec, version, body)
         self._unsent.extend(memoryview(part) for part in (head, *body) if len(part))
+        self.idle_since = time.monotonic()
         if answered:
             self._in_flight.append(_InFlight(spec, version, correlation_id))
         self.push()
@@ -249,11 +250,12 @@ class Connection:
 
     def is_fit(self) -> bool:
         """Whether an idle connection can be used: open, not idle for too long, and nothing to read on it."""
-        if self._transport is None:
-            return False
-        if (time.monotonic() - self.idle_since) * 1000 > self._config.connections_max_idle_ms:
-            return False
-        return self._transport.is_quiet()
+        return self._transport is not None and not self.is_aged and self._transport.is_quiet()
+
+    @property
+    def is_aged(self) -> bool:
+        """Whether it is idle for too long."""
+        return (time.monotonic() - self.idle_since) * 1000 > self._config.connections_max_idle_ms
 
     def close(self) -> None:
         if self._transport is not None:

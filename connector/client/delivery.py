@@ -1,12 +1,16 @@
 """What becomes of records that were sent: every batch has one outcome, and whoever asked is told of it once."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from pylog.connector.client.errors import ClientError
 
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 UNKNOWN_OFFSET = -1  # nobody said where: acks=0, or a copy that the broker had already and no longer remembers
 
 
@@ -62,12 +66,6 @@ class BatchPromise:
         self.halves: tuple[BatchPromise, int, BatchPromise] | None = None
         self._done = threading.Event()
         self._listeners: list[Listener] = []
-
-    @property
-    def is_done(self) -> bool:
-        return self.outcome is not None or (
-            self.halves is not None and self.halves[0].is_done and self.halves[2].is_done
-        )
 
     def add(self, listener: Listener) -> None:
         """Called by whoever holds the batch, before it is resolved."""
@@ -162,10 +160,7 @@ class Callback:
         self._function = function
 
     def resolved(self, promise: BatchPromise, outcome: Outcome) -> None:
-        if outcome.error is not None:
-            self._function(None, outcome.error)
-        else:
-            self._function(self._future._metadata(), None)
+        _call(self._function, None if outcome.error else self._future._metadata(), outcome.error)
 
     def split(self, promise: BatchPromise, head: BatchPromise, head_count: int, tail: BatchPromise) -> None:
         self._future._promise.of(self._future._index)[0].add(self)
@@ -211,7 +206,7 @@ class TableFuture:
                 return
         self._done.set()
         if self._on_delivery is not None:
-            self._on_delivery(None if self.error else self._metadata(), self.error)
+            _call(self._on_delivery, None if self.error else self._metadata(), self.error)
 
     def _metadata(self) -> TableMetadata:
         return TableMetadata(self._topic, self._row_count, tuple(self._written))
@@ -229,3 +224,13 @@ class TableFuture:
         if error is not None:
             raise error
         return self._metadata()
+
+
+def _call(
+    function: Callable[[T | None, ClientError | None], None], metadata: T | None, error: ClientError | None
+) -> None:
+    """A function of a caller's: whatever it raises, the next one is called."""
+    try:
+        function(metadata, error)
+    except Exception:
+        _log.exception("a callback failed, which was told of %s", error or metadata)

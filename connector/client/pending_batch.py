@@ -201,12 +201,11 @@ class PendingBatch:
         found = decode_batch(self.records)
         middle = len(found) // 2
         halves: list[PendingBatch] = []
-        for promise, part in zip(self.promise.split(middle), (found[:middle], found[middle:]), strict=True):
-            first = part[0].offset
-            moved = [record._replace(offset=record.offset - first) for record in part]
+        for part in (found[:middle], found[middle:]):
+            moved = [record._replace(offset=record.offset - part[0].offset) for record in part]
             encoded = memoryview(encode_batch(moved, codec=codec, level=level))
             order = (*self.order, len(halves))
-            half = PendingBatch.of_records(*self.place, encoded, len(part), self.created, self.deadline, order)
+            halves.append(PendingBatch.of_records(*self.place, encoded, len(part), self.created, self.deadline, order))
+        for half, promise in zip(halves, self.promise.split(middle), strict=True):
             half.promise, half.is_full = promise, True
-            halves.append(half)
         return halves[0], halves[1]

@@ -4,6 +4,8 @@ Safe for threads. A record that `send` took is written at least once, or its fut
 default, exactly once and in order within its partition, for as long as the producer lives.
 """
 
+import operator
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -12,6 +14,7 @@ from typing import Any, Self
 from pylog.connector.client.accumulator import Accumulator, MadeBatch
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ROUND_ROBIN, ClientConfig, Role
+from pylog.connector.client.config_types import INT64_MAX
 from pylog.connector.client.delivery import Callback, DeliveryFuture, OnDelivery, TableFuture
 from pylog.connector.client.errors import BufferFull, ProducerClosed, RecordTooLarge, UnknownPartition
 from pylog.connector.client.partitions import PartitionChooser
@@ -37,8 +40,8 @@ class RecordProducer:
             config = ClientConfig.parse({name: _text(value) for name, value in config.items()}, Role.PRODUCER)
         self._config = config
         self._cluster = Cluster.of(config)
-        self._key_serializer = key_serializer or _as_bytes
-        self._value_serializer = value_serializer or _as_bytes
+        self._key_serializer = _checked(key_serializer)
+        self._value_serializer = _checked(value_serializer)
         self._chooser = PartitionChooser(
             round_robin=config.partitioner_class == ROUND_ROBIN,
             ignore_keys=config.partitioner_ignore_keys,
@@ -47,6 +50,7 @@ class RecordProducer:
         self._limits = (("max.request.size", config.max_request_size), ("buffer.memory", config.buffer_memory))
         self._accumulator = Accumulator(config)
         self._sender = Sender(self._cluster, self._accumulator)
+        self._counts: dict[str, tuple[int, float]] = {}  # by topic: its partitions, and until when that is believed
         self._is_closed = False
         self._sender.start()
 
@@ -76,7 +80,7 @@ class RecordProducer:
                 raise RecordTooLarge(topic, partition, size_bytes, option, limit)
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
-        elif timestamp_ms < 0:
+        elif not 0 <= (timestamp_ms := operator.index(timestamp_ms)) <= INT64_MAX:
             raise ValueError(f"timestamp_ms is {timestamp_ms}: a record's time is in milliseconds since 1970")
         with self._sender.lock:
             self._make_room(size_bytes, started)
@@ -105,7 +109,7 @@ class RecordProducer:
 
     def partitions_for(self, topic: str) -> list[int]:
         """Its partitions; a topic that is missing is made, where the broker does so."""
-        return sorted(self._cluster.topic(topic, create=True, timeout_ms=self._config.max_block_ms).leaders)
+        return sorted(self._leaders(topic))
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything that was sent before has an outcome: its futures say which.
@@ -149,13 +153,26 @@ class RecordProducer:
 
     # How a record gets its place
 
+    def _partition_count(self, topic: str, beyond: int = -1) -> int:
+        """Believed for `metadata.max.age.ms`, also while no leader is known: records are taken while brokers restart.
+        Asked for again when it is not `beyond` a partition that somebody names, for some may have been added."""
+        count, until = self._counts.get(topic, (0, 0.0))
+        if time.monotonic() >= until:
+            count = len(self._leaders(topic))
+        if count <= beyond:
+            self._cluster.expire(topic)
+            count = len(self._leaders(topic))
+        return count
+
+    def _leaders(self, topic: str) -> dict[int, int]:
+        leaders = self._cluster.topic(topic, create=True, timeout_ms=self._config.max_block_ms).leaders
+        self._counts[topic] = len(leaders), time.monotonic() + self._config.metadata_max_age_ms / 1000
+        return leaders
+
     def _partition(self, topic: str, key: bytes | None, named: int | None, size_bytes: int) -> int:
-        count = len(self.partitions_for(topic))
         if named is None:
-            return self._chooser.choose(topic, key, size_bytes, count)
-        if named >= count:
-            self._cluster.expire(topic)  # partitions may have been added since
-            count = len(self.partitions_for(topic))
+            return self._chooser.choose(topic, key, size_bytes, self._partition_count(topic))
+        count = self._partition_count(topic, beyond=named)
         if not 0 <= named < count:
             raise UnknownPartition(topic, named, count)
         return named
@@ -173,7 +190,7 @@ class RecordProducer:
             deadline = started + self._config.max_block_ms / 1000
             while not self._accumulator.has_room(size_bytes):
                 left = deadline - time.monotonic()
-                if left <= 0 or not self._sender.changed.wait(left):
+                if left <= 0 or not self._sender.changed.wait(min(left, threading.TIMEOUT_MAX)):
                     raise BufferFull(self._config.buffer_memory, self._config.max_block_ms)
                 self._check_open()
         finally:
@@ -202,6 +219,10 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _checked(serializer: Serializer | None) -> Serializer:
+    return _as_bytes if serializer is None else lambda value: _as_bytes(serializer(value))
+
+
 def _as_bytes(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
@@ -217,4 +238,8 @@ def _as_bytes(value: Any) -> bytes | None:
 
 def _headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return [(name, _as_bytes(value)) for name, value in pairs]
+    named = [(name, _as_bytes(value)) for name, value in pairs]
+    for name, _ in named:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header must be text, not {type(name).__name__}")
+    return named

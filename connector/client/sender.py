@@ -7,10 +7,12 @@ happens to a request, each of its batches is told: acknowledged, sent again, cut
 
 import contextlib
 import logging
+import os
 import selectors
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -33,6 +35,7 @@ from pylog.connector.client.errors import (
 from pylog.connector.client.pending_batch import PendingBatch
 from pylog.connector.client.retry import backoff_ms
 from pylog.storage import codecs
+from pylog.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS_MAX = 1.0
@@ -87,6 +90,7 @@ class Sender:
         self._sleeps = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="pylog-producer", daemon=True)
+        _senders.add(self)
 
     # From other threads
 
@@ -97,7 +101,7 @@ class Sender:
         """There may be something to send: for callers that hold the lock or not."""
         if self._sleeps:
             self._sleeps = False
-            with contextlib.suppress(BlockingIOError):  # it rings already
+            with contextlib.suppress(OSError):  # it rings already, or the thread has ended
                 self._ringer.send(b"\0")
 
     def stop(self) -> None:
@@ -118,7 +122,7 @@ class Sender:
         try:
             while not self._stopping:
                 self.step()
-        except Exception as error:  # a fault of ours: better told to every caller than a thread that is silently gone
+        except BaseException as error:  # a fault of ours: callers are told, lest they wait for a thread that is gone
             _log.exception("the sender failed")
             self._fail_all(ClientError(f"the sender failed: {error!r}"))
         finally:
@@ -169,6 +173,8 @@ class Sender:
             if node is None:
                 leaderless.add(queue.place)
                 continue
+            if queue.in_flight and queue.node != node:
+                continue
             link = self._links.get(node)
             if link is not None and not link.has_room(self._config.max_in_flight_requests_per_connection):
                 continue
@@ -176,6 +182,7 @@ class Sender:
             size_bytes = queue.waiting[0].size_bytes
             if not request.batches or request.size_bytes + size_bytes <= self._config.max_request_size:
                 request.batches[queue.place] = self._accumulator.take(queue)
+                queue.node = node
                 request.size_bytes += size_bytes
         return requests
 
@@ -202,10 +209,6 @@ class Sender:
                 self._return([request], error)
             if link is not None:
                 self._lose(link, error)
-            return
-        if acks == _NO_ANSWER:
-            link.requests.remove(request)
-            self._settle((batch, Outcome(UNKNOWN_OFFSET, -1, None)) for batch in request.batches.values())
 
     def _sealed(self, batch: PendingBatch) -> memoryview:
         return batch.seal(self._codec, self._config.compression_level, *self._accumulator.identity_of(batch))
@@ -216,10 +219,14 @@ class Sender:
         return link
 
     def _attend(self, link: _Link) -> None:
-        """Room in a socket is of interest while something waits for it."""
+        """Room in a socket is of interest while something waits for it. With acks=0 that is all there is to hear."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.connection.has_unsent else 0)
         if self._selector.get_key(link.fileno).events != events:
             self._selector.modify(link.fileno, events, link)
+        if self._config.acks == _NO_ANSWER and not link.connection.has_unsent:
+            while link.requests:
+                batches = link.requests.popleft().batches.values()
+                self._settle((batch, Outcome(UNKNOWN_OFFSET, -1, None)) for batch in batches)
 
     # What has to be known first
 
@@ -286,15 +293,18 @@ class Sender:
                 self._lose(link, error)
 
     def _look_for_silence(self) -> None:
-        """A broker that does not answer in time is left, as if the connection had broken."""
+        """A broker that does not answer in time is left, as if the connection had broken; so is one that was not asked
+        for long."""
         latest = self._clock() - self._config.request_timeout_ms / 1000
         for link in list(self._links.values()):
             if link.requests and link.requests[0].sent_at < latest:
                 cause = "no answer to Produce within request.timeout.ms"
                 self._lose(link, ConnectionLost(str(link.connection.address), cause))
+            elif not link.requests and link.connection.is_aged:
+                self._drop(link)
 
     def _receive(self, link: _Link) -> None:
-        if not link.requests:
+        if not link.connection.in_flight_count:
             raise ConnectionLost(str(link.connection.address), "the broker closed it")
         while True:
             answer = link.connection.receive()
@@ -317,6 +327,8 @@ class Sender:
         told: list[tuple[PendingBatch, Outcome]] = []
         with self.lock:
             for batch, result in results:
+                if not self._accumulator.is_in_flight(batch):
+                    continue
                 outcome = result if isinstance(result, Outcome) else self._judge(batch, result, now)
                 if outcome is not None:
                     told.append((batch, outcome))
@@ -334,8 +346,8 @@ class Sender:
             return batch.promise.outcome  # its time was up before
         if code in _UNCOUNTED and self._config.enable_idempotence:
             self._accumulator.renumber(batch, now, error)
-        elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
-            self._accumulator.split(batch, self._config.compression_level)
+        elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and self._is_split(batch):
+            pass
         elif isinstance(error, Retriable) and batch.attempts <= self._config.retries:
             self._cluster.expire(topic)
             self._accumulator.retry(batch, now, error)
@@ -343,7 +355,17 @@ class Sender:
             return _failure(batch, error, self._config.retries)
         return None
 
+    def _is_split(self, batch: PendingBatch) -> bool:
+        """False for a batch that somebody has made so that it cannot be."""
+        try:
+            self._accumulator.split(batch, self._config.compression_level)
+        except (StorageError, ValueError):
+            return False
+        return True
+
     def _lose(self, link: _Link, error: ClientError) -> None:
+        if self._config.acks == _NO_ANSWER:  # a broker has no other way to say that it leads no more
+            self._cluster.expire_led_by(link.node)
         self._drop(link)
         self._return(link.requests, error)
 
@@ -355,8 +377,11 @@ class Sender:
             for request in requests:
                 for batch in request.batches.values():
                     self._cluster.expire(batch.place[0])
+                    if not self._accumulator.is_in_flight(batch):
+                        continue
                     if batch.promise.outcome is not None:
                         self._accumulator.give_up(batch)
+                        told.append((batch, batch.promise.outcome))  # again: who waits for its memory is to hear of it
                     elif isinstance(error, Retriable) and batch.attempts <= self._config.retries:
                         self._accumulator.retry(batch, now, error)
                     else:
@@ -368,6 +393,8 @@ class Sender:
         self._links.pop(link.node, None)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(link.fileno)
+        if link.requests:  # of which a part may have left
+            link.connection.close()
         self._cluster.pool.give(link.connection)
 
     # Outcomes
@@ -382,10 +409,7 @@ class Sender:
         any_told = False
         for batch, outcome in outcomes:
             any_told = True
-            try:
-                batch.promise.resolve(outcome)
-            except Exception:
-                _log.exception("a callback failed for records of %s-%d", *batch.place)
+            batch.promise.resolve(outcome)
         if any_told:
             with self.changed:
                 self.changed.notify_all()
@@ -418,3 +442,15 @@ def _failed(batch: PendingBatch, cause: str, error: ClientError | None) -> Outco
     failed = DeliveryFailed(*batch.place, batch.record_count, cause)
     failed.__cause__ = error
     return Outcome(UNKNOWN_OFFSET, -1, failed)
+
+
+_senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
+
+
+def _fail_in_child() -> None:
+    """A forked process has the producer without its thread: whoever sends there is told so, instead of waiting."""
+    for sender in list(_senders):
+        sender.fatal = ClientError("this producer was made before a fork: make one in each process")
+
+
+os.register_at_fork(after_in_child=_fail_in_child)

@@ -48,13 +48,13 @@ class RowPartitioner:
         return partition_ids(None if self._ignore_keys else key, explicit, partition_count, self._sticky, value)
 
 
-def names_beyond(rows: pa.RecordBatch | pa.Table, partition_count: int) -> bool:
-    """Whether a row names a partition that there is not."""
+def highest_named(rows: pa.RecordBatch | pa.Table) -> int:
+    """The largest partition that a row names; -1 if none does."""
     explicit = _column(rows, "partition")
     if explicit is None or not pa.types.is_integer(explicit.type):
-        return False
-    highest = pc.max(explicit).as_py()
-    return highest is not None and highest >= partition_count
+        return -1
+    highest: int | None = pc.max(explicit).as_py()
+    return -1 if highest is None else highest
 
 
 def _column(rows: pa.RecordBatch | pa.Table, name: str) -> Column | None:

@@ -413,8 +413,13 @@ def _frame(api: int, correlation_id: int, body: bytes | bytearray, flexible: boo
 
 
 def _read_frame(connection: socket.socket) -> bytes:
-    size = connection.recv(4, socket.MSG_WAITALL)
-    return connection.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL) if len(size) == 4 else b""
+    """Empty where it ends, though it be in the middle of a frame."""
+    head = connection.recv(4, socket.MSG_WAITALL)
+    if len(head) < 4:
+        return b""
+    (size,) = struct.unpack(">i", head)
+    frame = connection.recv(size, socket.MSG_WAITALL)
+    return frame if len(frame) == size else b""
 
 
 def _end(connection: socket.socket) -> None:

@@ -78,6 +78,15 @@ def take_after(one: Accumulator) -> PendingBatch:
     return take(one, 0.0)
 
 
+def test_a_record_that_cannot_be_written_leaves_no_empty_batch_behind() -> None:
+    one = accumulator(linger_ms="1000")
+    with pytest.raises(UnicodeEncodeError):
+        one.append(PLACE, 0, None, b"v", [("\udc80", b"")], 0.0)
+    assert (one.used_bytes, one.batches()) == (0, [])
+    batch, _, wants_look = one.append(PLACE, 0, None, b"v", (), 5.0)
+    assert (wants_look, batch.created) == (True, 5.0), "it would linger unseen in a batch that nobody was told of"
+
+
 @pytest.mark.parametrize("why", ["flushing", "waiting_for_room"])
 def test_all_batches_leave_when_somebody_waits_for_them(why: str) -> None:
     one = accumulator(linger_ms="1000")

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -75,6 +76,11 @@ def test_serializers_make_bytes_of_anything(kafka: FakeKafka, produce: Produce) 
     assert [(record.key, record.value) for record in records(kafka, 0)] == [(b"7", b'{"a": 1}')]
 
 
+def test_text_that_a_serializer_makes_is_written_as_utf_8(kafka: FakeKafka, produce: Produce) -> None:
+    produce(value_serializer=str).send("orders", 5, partition=0).result(10)
+    assert [record.value for record in records(kafka, 0)] == [b"5"]
+
+
 def test_without_a_serializer_an_object_is_refused_with_the_words_that_help(produce: Produce) -> None:
     with pytest.raises(TypeError, match="not dict: give the producer a key_serializer or value_serializer"):
         produce().send("orders", {"a": 1})
@@ -91,9 +97,24 @@ def test_batches_are_compressed_as_asked(kafka: FakeKafka, produce: Produce, cod
     assert (len(batch) < 3000) == (codec != "none")
 
 
-def test_a_time_before_1970_is_refused(produce: Produce) -> None:
-    with pytest.raises(ValueError, match="milliseconds since 1970"):
-        produce().send("orders", "v", timestamp_ms=-1)
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        pytest.param({"timestamp_ms": -1}, ValueError, "milliseconds since 1970", id="before 1970"),
+        pytest.param({"timestamp_ms": 1 << 63}, ValueError, "milliseconds since 1970", id="too far ahead"),
+        pytest.param({"timestamp_ms": 1.5e12}, TypeError, "float", id="a fraction"),
+        pytest.param({"headers": {b"a": b"1"}}, TypeError, "name of a header must be text, not bytes", id="header"),
+        pytest.param({"headers": {"\udc80": b"1"}}, ValueError, "surrogates not allowed", id="not UTF-8"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_and_the_next_record_is_written(
+    produce: Produce, given: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    producer = produce()
+    assert producer.send("orders", "v", partition=0, timestamp_ms=5).result(10).timestamp_ms == 5
+    with pytest.raises(error, match=says):
+        producer.send("orders", "v", partition=0, **given)
+    assert producer.send("orders", "v", partition=0).result(10).offset == 1
 
 
 # Where it goes
@@ -179,6 +200,21 @@ def test_a_failure_is_told_to_futures_and_callbacks_and_a_callback_that_fails_ha
     assert producer.send("orders", "v").result(10).offset == 0
 
 
+def test_a_callback_that_fails_keeps_nobody_in_its_batch_from_being_told(kafka: FakeKafka, produce: Produce) -> None:
+    told: list[int] = []
+
+    def tell(metadata: RecordMetadata | None, error: ClientError | None) -> None:
+        assert metadata is not None
+        told.append(metadata.offset)
+        raise ZeroDivisionError
+
+    producer = produce(linger_ms=1000)
+    for _ in range(3):
+        producer.send("orders", "v", partition=0, on_delivery=tell)
+    producer.close()
+    assert told == [0, 1, 2]
+
+
 def test_a_callback_may_send(kafka: FakeKafka, produce: Produce) -> None:
     producer = produce()
     done = threading.Event()
@@ -214,6 +250,24 @@ def test_sending_goes_on_when_there_is_room_again(kafka: FakeKafka, produce: Pro
         producer.send("orders", b"%d" % n + b" " * 400, partition=0)  # who waits for room is not kept lingering
     producer.flush(10)
     assert [int(record.value or b"") for record in records(kafka, 0)] == list(range(30))
+
+
+def test_there_is_room_when_what_was_given_up_is_no_longer_in_flight(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(buffer_memory=1000, max_block_ms=20_000, request_timeout_ms=300, delivery_timeout_ms=400)
+    kafka.faults[PRODUCE] += [Fault.SILENCE, Fault.SILENCE]  # sent again after 300 ms, given up while in flight
+    failed = producer.send("orders", b"x" * 600, partition=0)
+    began = time.monotonic()
+    producer.send("orders", b"y" * 600, partition=0)
+    assert isinstance(failed.exception(0), DeliveryFailed)
+    assert time.monotonic() - began < 10
+
+
+def test_waiting_for_room_may_take_for_ever(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(buffer_memory=1000, max_block_ms=(1 << 63) - 1)
+    for _ in range(5):
+        producer.send("orders", b"x" * 600, partition=0)
+    producer.flush(10)
+    assert len(records(kafka, 0)) == 5
 
 
 def test_closing_writes_what_is_there_and_refuses_the_rest(kafka: FakeKafka, produce: Produce) -> None:
@@ -280,3 +334,34 @@ def test_options_are_checked_as_kafka_checks_them(produce: Produce, options: dic
 def test_idempotence_is_off_where_other_options_are_against_it(produce: Produce, options: dict[str, Any]) -> None:
     assert produce()._config.enable_idempotence
     assert not produce(**options)._config.enable_idempotence
+
+
+def test_records_are_taken_while_the_broker_restarts(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(max_block_ms=50)
+    producer.send("orders", b"0", partition=0).result(10)
+    kafka.stop(0)
+    sent = []
+    deadline = time.monotonic() + 0.3  # longer than max.block.ms, and than it takes to notice
+    while time.monotonic() < deadline:
+        sent.append(producer.send("orders", b"1", partition=0))
+        time.sleep(0.02)
+    kafka.start(0)
+    assert [future.result(10).offset for future in sent] == list(range(1, len(sent) + 1))
+
+
+def test_a_forked_process_is_told_that_it_cannot_send(produce: Produce) -> None:
+    producer = produce()
+    producer.send("orders", "v").result(10)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            producer.send("orders", "v")
+            os.write(writer, b"sent")
+        except BaseException as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"made before a fork" in os.read(reader, 1000)
+    assert producer.send("orders", "v").result(10).topic == "orders", "the parent goes on"

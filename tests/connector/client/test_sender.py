@@ -3,13 +3,22 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import pytest
 
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.connector.client.config import ClientConfig, Role
 from pylog.connector.client.delivery import DeliveryFuture, TableFuture
-from pylog.connector.client.errors import DeliveryFailed, KafkaError, RecordTooLarge, UnknownPartition
+from pylog.connector.client.errors import (
+    BrokerUnavailable,
+    ClientError,
+    DeliveryFailed,
+    KafkaError,
+    NotKafka,
+    RecordTooLarge,
+    UnknownPartition,
+)
 from pylog.connector.client.producer import RecordProducer
 from pylog.storage.batch import read_header
 from pylog.storage.records import Record, decode_batch, encode_batch
@@ -110,6 +119,67 @@ def test_with_acks_0_a_record_is_done_when_it_is_sent_and_its_offset_is_not_know
     kafka: FakeKafka, produce: Produce
 ) -> None:
     assert produce(kafka, acks="0").send("orders", "v").result(10).offset == -1
+
+
+def test_with_acks_0_flushing_waits_until_the_connection_has_taken_everything(
+    kafka: FakeKafka, produce: Produce
+) -> None:
+    producer = produce(kafka, acks="0", send_buffer_bytes="4096")
+    all_written(producer, send(producer, 1, PLACES[:1]))
+    with kafka._lock:  # the broker does not read
+        sent = [producer.send_batch("orders", 0, batch_of(label, 900_000), 1) for label in range(1, 6)]
+        with pytest.raises(TimeoutError):
+            producer.flush(0.1)
+    producer.close()
+    all_written(producer, sent)
+    while len(labels(kafka, PLACES[0])) < 6:
+        time.sleep(0.001)
+
+
+def test_with_acks_0_a_connection_that_holds_half_a_request_is_not_used_again(
+    kafka: FakeKafka, produce: Produce
+) -> None:
+    producer = produce(kafka, acks="0", send_buffer_bytes="4096")
+    all_written(producer, send(producer, 1, PLACES[:1]))
+    with kafka._lock:
+        for label in range(5):
+            producer.send_batch("orders", 0, batch_of(label, 900_000), 1)
+        while not any(link.connection.has_unsent for link in producer._sender._links.values()):
+            time.sleep(0.001)
+        producer.close(0)
+    idle = [connection for of_address in producer._cluster.pool._idle.values() for connection in of_address]
+    assert not any(connection.has_unsent for connection in idle)
+
+
+def test_with_acks_0_a_broker_that_ends_the_connection_may_have_lost_its_partitions(produce: Produce) -> None:
+    with FakeKafka({"orders": 1}, nodes=2) as kafka:
+        producer = produce(kafka, acks="0")
+        all_written(producer, send(producer, 1, PLACES[:1]))
+        while not labels(kafka, PLACES[0]):
+            time.sleep(0.001)
+        kafka.leaders["orders", 0] = 1
+        kafka.stop(0)
+        kafka.start(0)
+        while producer._sender._links:
+            time.sleep(0.001)
+        all_written(producer, send(producer, 1, PLACES[:1], first=1))
+        deadline = time.monotonic() + 10
+        while len(labels(kafka, PLACES[0])) < 2 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert labels(kafka, PLACES[0]) == [0, 1]
+
+
+def test_a_connection_that_was_not_used_for_long_is_not_used_again(kafka: FakeKafka, produce: Produce) -> None:
+    producer = produce(kafka, connections_max_idle_ms="50")
+    all_written(producer, send(producer, 1, PLACES[:1]))
+    opened = kafka.connections_opened
+    time.sleep(0.1)
+    all_written(producer, send(producer, 1, PLACES[:1], first=1))
+    assert kafka.connections_opened == opened + 1
+
+
+def test_news_of_leaders_that_are_old_at_once_are_good_enough_to_send(kafka: FakeKafka, produce: Produce) -> None:
+    assert produce(kafka, metadata_max_age_ms="0").send("orders", b"v").result(10).offset == 0
 
 
 def test_no_more_requests_are_in_flight_than_allowed(kafka: FakeKafka, produce: Produce) -> None:
@@ -221,6 +291,24 @@ def test_a_leader_that_moves_or_dies_is_followed(produce: Produce) -> None:
             assert labels(kafka, place) == list(range(9))
 
 
+def test_nothing_is_sent_to_a_new_leader_while_the_old_one_has_not_answered(produce: Produce) -> None:
+    with FakeKafka({"orders": 1}, nodes=2) as kafka:
+        producer = produce(
+            kafka, enable_idempotence="false", max_in_flight_requests_per_connection="1", request_timeout_ms="300"
+        )
+        all_written(producer, send(producer, 1, PLACES[:1]))
+        with kafka._lock:  # the old leader takes its time
+            sent = send(producer, 1, PLACES[:1], first=1)
+            while not next(iter(producer._sender._links.values())).requests:
+                time.sleep(0.001)
+            kafka.leaders["orders", 0] = 1
+            producer._cluster._topics["orders"].leaders[0] = 1
+            sent += send(producer, 1, PLACES[:1], first=2)
+            time.sleep(0.05)
+        all_written(producer, sent)
+        assert labels(kafka, PLACES[0]) == [0, 1, 2]
+
+
 def test_a_broker_that_comes_back_gets_what_it_missed(kafka: FakeKafka, produce: Produce) -> None:
     producer = produce(kafka)
     sent = send(producer, 3)
@@ -317,6 +405,62 @@ def test_a_producer_that_may_not_have_an_id_says_so_to_every_caller(kafka: FakeK
         producer.send("orders", b"v")
 
 
+def test_what_is_in_flight_when_all_fails_is_told_once_and_its_end_harms_nobody(
+    produce: Produce, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeKafka({"orders": 2}, nodes=2) as kafka:
+        producer = produce(kafka, request_timeout_ms="200")
+        all_written(producer, send(producer, 1, PLACES[:2]))
+        kafka.faults[PRODUCE] += [Fault.SILENCE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        kafka.faults[METADATA].append(Fault.HUGE)
+        silent = send(producer, 1, PLACES[:1])[0]
+        while len(kafka.asked(PRODUCE)) < 3:
+            time.sleep(0.001)
+        for future in (*send(producer, 1, PLACES[1:2]), silent):
+            with pytest.raises(DeliveryFailed, match="does not answer as a Kafka broker"):
+                future.result(10)
+        while 0 in producer._sender._links:  # until the silent one is left
+            time.sleep(0.001)
+        producer.close()
+        assert isinstance(producer._sender.fatal, NotKafka)
+        assert "the sender failed" not in caplog.text
+
+
+def test_closing_does_not_wait_for_a_connection_that_is_being_made(
+    kafka: FakeKafka, produce: Produce, caplog: pytest.LogCaptureFixture
+) -> None:
+    connecting, go_on = threading.Event(), threading.Event()
+
+    def connect(node: int) -> NoReturn:
+        connecting.set()
+        go_on.wait(10)
+        raise BrokerUnavailable([(f"broker {node}", "it takes too long")])
+
+    producer = produce(kafka)
+    producer._cluster.connect = connect  # type: ignore[method-assign]
+    future = producer.send("orders", b"v")
+    assert connecting.wait(10)
+    producer.close(0)
+    with pytest.raises(DeliveryFailed, match="the producer is closed"):
+        future.result(0)
+    go_on.set()
+    producer._sender._thread.join(10)
+    assert "the sender failed" not in caplog.text
+
+
+def test_a_fault_of_the_sender_is_told_to_every_caller_and_the_producer_can_be_closed(
+    kafka: FakeKafka, produce: Produce
+) -> None:
+    producer = produce(kafka)
+    producer._sender._hear = lambda wake_at: 1 / 0  # type: ignore[method-assign, assignment]
+    with pytest.raises(DeliveryFailed, match="the sender failed: ZeroDivisionError"):
+        producer.send("orders", b"v").result(10)
+    producer._sender._thread.join(10)
+    with pytest.raises(ClientError, match="the sender failed"):
+        producer.send("orders", b"v")
+    producer.close()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -383,3 +527,13 @@ def test_many_threads_share_a_producer(kafka: FakeKafka, produce: Produce) -> No
         found = labels(kafka, ("orders", thread % 3))
         assert [found[offset] for offset in offsets] == list(range(200))
     assert producer._accumulator.used_bytes == 0
+
+
+def test_a_batch_too_large_that_cannot_be_cut_fails_alone(kafka: FakeKafka, produce: Produce) -> None:
+    kafka.logs["orders", 0].batch_bytes_max = 400
+    nonsense = bytearray(encode_batch([Record(n, 0, None, b"x" * 300) for n in range(2)]))
+    nonsense[61:] = b"\xff" * (len(nonsense) - 61)
+    producer = produce(kafka)
+    with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
+        producer.send_batch("orders", 0, nonsense, 2).result(10)
+    producer.send("orders", b"v", partition=0).result(10)
