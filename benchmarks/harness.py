@@ -43,13 +43,19 @@ class Measure:
 
 @dataclass(frozen=True)
 class Target:
-    """To be at least so many times as good as every peer, or to stay below a value."""
+    """To be at least so many times as good as every peer, or as each of those named, or to stay below a value."""
 
-    ratio_min: float | None = None
+    ratio_min: float | Mapping[str, float] | None = None
     value_max: float | None = None
 
+    def ratio_min_of(self, peer: str) -> float | None:
+        return self.ratio_min.get(peer) if isinstance(self.ratio_min, Mapping) else self.ratio_min
+
     def __str__(self) -> str:
-        return f">= {self.ratio_min}x" if self.ratio_min is not None else f"< {self.value_max}"
+        if self.ratio_min is None:
+            return f"< {self.value_max}"
+        asked = self.ratio_min.values() if isinstance(self.ratio_min, Mapping) else [self.ratio_min]
+        return ">= " + ", ".join(f"{ratio}x" for ratio in asked)
 
 
 @dataclass(frozen=True)
@@ -109,10 +115,9 @@ class Result:
         if target.value_max is not None:
             ours = self.spread(self.case.contenders[0].name, measure)
             return ours.median < target.value_max if ours else None
-        ratios = [self.ratio(peer.name, measure) for peer in self.case.contenders[1:]]
-        known = [ratio.median for ratio in ratios if ratio is not None]
-        assert target.ratio_min is not None
-        return min(known) >= target.ratio_min if known else None
+        peers = [(target.ratio_min_of(peer.name), self.ratio(peer.name, measure)) for peer in self.case.contenders[1:]]
+        known = [ratio.median >= asked for asked, ratio in peers if asked is not None and ratio is not None]
+        return all(known) if known else None
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -71,7 +71,8 @@ def _case(
     count = topic.partitions
     partitions = "" if count == Topic.partitions else f", {count} partition{'s' * (count != 1)}"
     target = (PROJECTED_TARGETS if kind == PROJECTED else TARGETS).get(topic.value_bytes)
-    targets = {} if target is None else {ROWS.name: target}
+    judged = [measure.name for measure in measures if measure in (ROWS, ROWS_IN_TRIGGERS)]  # a stream by both
+    targets = {} if target is None else dict.fromkeys(judged, target)
     return Case(f"{topic.name}{partitions}, {kind}, on {broker.name}", contenders, measures, targets)
 
 

@@ -6,7 +6,9 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -28,13 +30,13 @@ SECONDS_MAX = 120
 def cases(session: SparkSession, formats: list[str], running: list[RunningBroker], options: Options) -> list[Case]:
     if not options.wants_bytes(100):
         return []
-    batches = max(WARM_UP_BATCHES, options.scaled(BATCHES))
+    batches = batches_of(options)
     for broker in running:
         broker.create_topic(TOPIC)
     return [
         Case(
             f"{RECORDS_PER_SECOND} records/s, on {broker.name}",
-            [Contender(f'format("{name}")', partial(_trickle, session, name, broker, batches)) for name in formats],
+            [Contender(f'format("{name}")', partial(trickle, session, name, broker, batches)) for name in formats],
             (P50, P99),
             {P50.name: NO_WORSE, P99.name: NO_WORSE},
         )
@@ -42,7 +44,19 @@ def cases(session: SparkSession, formats: list[str], running: list[RunningBroker
     ]
 
 
-def _trickle(session: SparkSession, name: str, broker: RunningBroker, batches: int) -> Figures:
+def batches_of(options: Options) -> int:
+    return max(WARM_UP_BATCHES, options.scaled(BATCHES))
+
+
+def trickle(
+    session: SparkSession,
+    name: str,
+    broker: RunningBroker,
+    batches: int,
+    sink: str = "noop",
+    sink_options: Mapping[str, str] = MappingProxyType({}),
+) -> Figures:
+    """So many micro-batches with rows, behind those that warm up, from the topic to the sink."""
     end = threading.Event()
     producer = threading.Thread(target=_produce, args=(broker, end), daemon=True)
     with tempfile.TemporaryDirectory(prefix="pylog-bench-") as checkpoint:
@@ -50,13 +64,17 @@ def _trickle(session: SparkSession, name: str, broker: RunningBroker, batches: i
         query = (
             rows.option("subscribe", TOPIC)
             .load()
-            .writeStream.format("noop")
+            .writeStream.format(sink)
+            .options(**sink_options)
             .option("checkpointLocation", checkpoint)
             .start()
         )
         producer.start()
         try:
             durations_ms = _durations_ms(query, WARM_UP_BATCHES + batches)[WARM_UP_BATCHES:]
+            end.set()
+            producer.join()
+            query.processAllAvailable()  # a batch that is cut off is an error in Spark's log
         finally:
             end.set()
             query.stop()

@@ -85,6 +85,36 @@ def test_targets_are_judged_by_medians(target: Target, met: bool) -> None:
     assert result.met(SPEED) is met
 
 
+@pytest.mark.parametrize(
+    ("asked", "met"),
+    [
+        pytest.param({"slow": 4.0, "fast": 2.0}, True, id="each as asked"),
+        pytest.param({"slow": 4.1, "fast": 2.0}, False, id="not quite, of one"),
+        pytest.param({"slow": 4.0, "fast": 2.1}, False, id="not quite, of the other"),
+        pytest.param({"slow": 4.0}, True, id="nothing is asked of one"),
+        pytest.param({"absent": 1.0}, None, id="none of those named is there"),
+    ],
+)
+def test_a_target_can_ask_for_more_beside_one_peer_than_beside_another(
+    asked: dict[str, float], met: bool | None
+) -> None:
+    contenders = [contender("ours", [20.0] * 2), contender("slow", [5.0] * 2), contender("fast", [10.0] * 2)]
+    result = measure([Case("case", contenders, [SPEED], {SPEED.name: Target(ratio_min=asked)})], rounds=1)[0]
+    assert result.met(SPEED) is met
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        (Target(ratio_min=1.5), ">= 1.5x"),
+        (Target(ratio_min={"slow": 2.0, "fast": 1.4}), ">= 2.0x, 1.4x"),
+        (Target(value_max=0.3), "< 0.3"),
+    ],
+)
+def test_a_target_is_shown_in_the_order_of_the_peers(target: Target, shown: str) -> None:
+    assert str(target) == shown
+
+
 def test_a_missing_peer_leaves_a_table_that_says_so() -> None:
     case = Case("reading", [contender("ours", [1.0, 2000.0])], [SPEED], {SPEED.name: Target(ratio_min=2.0)})
     outcome = Outcome(measure([case], rounds=1), ["Apache Kafka: no network"])
