@@ -3,7 +3,6 @@ broker in mid-query. Every row is there once in the end.
 
 Each takes a minute: `make test` runs the first of them, `make test-kafka` and `make faults` all."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,40 +15,14 @@ pytest.importorskip("pyspark")
 import pylog
 from tests.conftest import RunningBroker
 from tests.support.apache_kafka import SOON_BACK, ApacheKafka
-from tests.support.spark_copy import Copy
+from tests.support.spark_copy import PARTITIONS, ROWS, Copy, filled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.connector, pytest.mark.timeout(900)]  # each starts some Sparks of its own
 
-PARTITIONS = 4
-ROWS = 200_000  # of the topic
 BATCH_ROWS = 25_000
-
-
-@pytest.fixture
-def at_length(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--broker") == "pylog" and "PYLOG_FAULT_ROUNDS" not in os.environ:
-        pytest.skip("`make test-kafka` and `make faults` run this")
-
-
-@pytest.fixture(scope="session")
-def topic(spark: "SparkSession", bootstrap_servers: str) -> str:
-    """For all of these tests: none of them changes it."""
-    return filled(spark, bootstrap_servers)
-
-
-def filled(spark: "SparkSession", servers: str) -> str:
-    from pylog.connector.client.cluster import Cluster
-    from pylog.connector.client.config import ClientConfig
-
-    Cluster(ClientConfig.parse({"bootstrap.servers": servers})).create_topic("killing", PARTITIONS, 1)
-    rows = spark.range(ROWS).selectExpr("cast(id as string) value", f"cast(id % {PARTITIONS} as int) partition")
-    rows.write.format("pylog").option("kafka.bootstrap.servers", servers).option("topic", "killing").mode(
-        "append"
-    ).save()
-    return "killing"
 
 
 @pytest.fixture

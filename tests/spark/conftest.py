@@ -72,6 +72,15 @@ def new_reader(bootstrap_servers: str) -> "NewReader":
     return new_reader
 
 
+@pytest.fixture(params=["pylog", "kafka"])
+def either(request: pytest.FixtureRequest) -> str:
+    """The name of a format: ours, and Spark's own where its jars could be had."""
+    name: str = request.param
+    if name == "kafka":
+        request.getfixturevalue("spark_kafka")
+    return name
+
+
 @pytest.fixture
 def write(bootstrap_servers: str) -> "Callable[..., None]":
     """`write(rows, topic, **options)`; options with dots in a dictionary of their own: `**{"kafka.acks": "1"}`."""

@@ -64,6 +64,7 @@ def test_a_schema_cannot_change_columns(spark: Any, columns: str, include_header
         pytest.param("value string, key string, topic string", None, id="a topic for each row"),
         pytest.param(f"value binary, {HEADERS}, partition int, timestamp timestamp", "t", id="everything"),
         pytest.param("value binary, offset long, whatever double", "t", id="others are left out"),
+        pytest.param("value binary, topic long", "t", id="a topic that does not count"),
         pytest.param("value binary, headers array<struct<key:string not null,value:binary>>", "t", id="not null"),
     ],
 )
@@ -85,7 +86,9 @@ def test_a_sink_takes(spark: Any, columns: str, topic: str | None) -> None:
         pytest.param(
             "value binary, headers array<struct<key:string,value:string>>", "t", "headers must be", id="text in headers"
         ),
-        pytest.param("value binary, value string", "t", "value stands there 2 times", id="twice"),
+        pytest.param("value binary, value string", "t", "value stands there 2 times: drop", id="twice"),
+        pytest.param("value binary, other int, other int", "t", "other stands there 2 times", id="another twice"),
+        pytest.param("value binary, term interval month", "t", "term is an interval month: drop it", id="months"),
     ],
 )
 def test_a_sink_refuses(spark: Any, columns: str, topic: str | None, message: str) -> None:

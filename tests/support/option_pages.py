@@ -50,6 +50,7 @@ def assert_tables(path: Path, tables: Mapping[str, Callable[[], Iterable[str]]],
 
 def _shown(default: Any) -> str:
     text = ", ".join(default) if isinstance(default, tuple) else default
+    text = str(text).lower() if isinstance(text, bool) else text  # as a user writes it
     return "not set" if text in (None, "") else f"`{text}`"
 
 

@@ -1,6 +1,6 @@
 """`python -m tests.support.spark_copy '{"master": ..., "servers": ..., "topic": ..., "folder": ..., "rows": ...}'`: a
-driver of its own that copies a topic to files, whose sink is exactly-once, in micro-batches of so many rows, and ends
-when all is copied. It is there to be killed; started again it goes on with its checkpoint."""
+driver of its own that copies a topic to files, whose sink is exactly-once, or to the topic "target", in micro-batches
+of so many rows, and ends when all is copied. It is there to be killed; started again it goes on with its checkpoint."""
 
 import json
 import os
@@ -11,19 +11,40 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 POLL_SECONDS = 0.005
+PARTITIONS = 4
+ROWS = 200_000  # of the topic
+
+
+def filled(spark: "SparkSession", servers: str) -> str:
+    """A topic to be copied: `ROWS` numbers, evenly over its partitions."""
+    from pylog.connector.client.cluster import Cluster
+    from pylog.connector.client.config import ClientConfig
+
+    Cluster(ClientConfig.parse({"bootstrap.servers": servers})).create_topic("killing", PARTITIONS, 1)
+    rows = spark.range(ROWS).selectExpr("cast(id as string) value", f"cast(id % {PARTITIONS} as int) partition")
+    rows.write.format("pylog").option("kafka.bootstrap.servers", servers).option("topic", "killing").mode(
+        "append"
+    ).save()
+    return "killing"
 
 
 class Copy:
     """The process, seen from a test."""
 
-    def __init__(self, servers: str, topic: str, folder: Path, *, rows: int, master: str = "local[2]") -> None:
+    def __init__(
+        self, servers: str, topic: str, folder: Path, *, rows: int, master: str = "local[2]", target: str | None = None
+    ) -> None:
         self._folder = folder
         given = {"master": master, "servers": servers, "topic": topic, "folder": str(folder), "rows": rows}
+        given |= {"target": target}
         self._command = [sys.executable, "-m", "tests.support.spark_copy", json.dumps(given)]
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder.with_suffix(".log")
@@ -89,7 +110,7 @@ def _words(process: psutil.Process | None) -> str:
         return ""
 
 
-def main(master: str, servers: str, topic: str, folder: str, rows: int) -> None:
+def main(master: str, servers: str, topic: str, folder: str, rows: int, target: str | None) -> None:
     scratch = tempfile.mkdtemp(prefix="spark-copy-", dir=folder)
     os.chdir(scratch)  # executors have another working directory than the sources
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -110,8 +131,13 @@ def main(master: str, servers: str, topic: str, folder: str, rows: int) -> None:
     )
     stream = spark.readStream.format("pylog").option("kafka.bootstrap.servers", servers)
     options: dict[str, Any] = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": rows}
-    writer = stream.options(**options).load().selectExpr("partition", "offset").writeStream.format("parquet")
-    writer = writer.option("path", f"{folder}/rows").option("checkpointLocation", f"{folder}/checkpoint")
+    read = stream.options(**options).load()
+    if target is None:
+        writer = read.selectExpr("partition", "offset").writeStream.format("parquet").option("path", f"{folder}/rows")
+    else:
+        writer = read.selectExpr("value", "partition").writeStream.format("pylog").option("topic", target)
+        writer = writer.option("kafka.bootstrap.servers", servers)
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
     writer.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
 
