@@ -160,7 +160,7 @@ def kill_twice_while(own: Any, cluster: Cluster, topic: str, save: Callable[[], 
             assert writing.is_alive(), "it was to be killed in mid-write"
             own.start()
     finally:
-        writing.join(WAIT_SECONDS_MAX)
+        writing.join(2 * WAIT_SECONDS_MAX)  # longer than kafka.delivery.timeout.ms, after which it says what is wrong
     assert not writing.is_alive()
     assert not failures, failures
 
