@@ -31,7 +31,6 @@ _IDENTITY = struct.Struct(">qhi")  # producer id, epoch, base sequence: bytes 43
 _IDENTITY_AT = 43
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
-UNKNOWN_IDENTITY = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -86,7 +85,7 @@ class PendingBatch:
         self.sequence: int | None = None  # once it has one, it was sent
         self.records: memoryview | None = None
         self.reservation = Reservation(HEADER_BYTES)
-        self._identity = UNKNOWN_IDENTITY
+        self._identity: tuple[int, int, int] | None = None  # with which it is sealed
         self._plain: bytearray | None = bytearray(HEADER_BYTES)
         self._base_ms = self._max_ms = 0
 
@@ -162,8 +161,8 @@ class PendingBatch:
         identity = (producer_id, epoch, sequence)
         if self.records is None:
             self.records = self._build(codec, level)
-        elif identity == self._identity and self.attempts > 1:
-            return self.records  # as it was sent before
+        elif identity == self._identity:
+            return self.records  # as it was sealed before; an attempt that found no connection has sealed nothing
         _IDENTITY.pack_into(self.records, _IDENTITY_AT, *identity)
         _CRC.pack_into(self.records, _CRC_AT, crc32c(self.records[CRC_START:]))
         self._identity = identity

@@ -537,3 +537,19 @@ def test_a_batch_too_large_that_cannot_be_cut_fails_alone(kafka: FakeKafka, prod
     with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
         producer.send_batch("orders", 0, nonsense, 2).result(10)
     producer.send("orders", b"v", partition=0).result(10)
+
+
+@pytest.mark.parametrize("idempotent", ["true", "false"])
+def test_a_batch_whose_first_attempt_found_no_connection_is_whole_when_it_is_sent(
+    kafka: FakeKafka, produce: Produce, idempotent: str
+) -> None:
+    producer = produce(kafka, enable_idempotence=idempotent)
+    producer.send_batch("orders", 0, batch_of(0), 1).result(10)
+    kafka.stop(0)
+    unsealed = bytearray(batch_of(1))
+    unsealed[17:21] = bytes(4)  # as tables are encoded
+    sent = producer.send_batch("orders", 0, unsealed, 1)
+    time.sleep(0.05)
+    kafka.start(0)
+    sent.result(10)
+    assert labels(kafka, ("orders", 0)) == [0, 1]
