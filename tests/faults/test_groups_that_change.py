@@ -94,7 +94,10 @@ def test_every_partition_has_one_owner_whoever_comes_and_goes(style: str) -> Non
                 found = admin.describe_consumer_groups(["g"])["g"].result(30)
                 if found.state == ConsumerGroupState.STABLE:
                     owned = [place.partition for one in found.members for place in one.assignment.topic_partitions]
-                    check_owners(owned, style)
+                    # None at all: a leader that has no metadata yet (kafka-python's warns of it) gives nobody anything,
+                    # and joins again when it has. That all are shared in the end is what `until_shared` waits for.
+                    if owned:
+                        check_owners(owned, style)
                 number += 1
                 if number % REST_EVERY == 0 and seats.here():
                     until_shared(seats.here(), PARTITIONS)
