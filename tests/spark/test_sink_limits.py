@@ -72,7 +72,8 @@ def test_a_write_that_fails_leaves_what_other_tasks_have_written(
     )  # the last of four tasks has a row that cannot be written
     assert "there is no partition 7" in failure(lambda: write(rows, topic))
     found = {int(bytes(row["value"])) for row in read(topic).collect()}
-    assert found >= set(range(10))
+    # Two run at a time, so two of the first three are done before the last begins; the third may be cut off with it.
+    assert sum(found >= set(range(first, first + 10)) for first in (0, 10, 20)) >= 2
     assert 39 not in found
 
 

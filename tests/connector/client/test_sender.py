@@ -481,7 +481,8 @@ def test_what_does_not_pass_is_given_up(
         sent.result(10)
     kafka.faults[PRODUCE].clear()
     producer.send_batch("orders", 1, batch_of(2), 1).result(10)
-    assert labels(kafka, ("orders", 1)) == [2]
+    # What was in flight when its time was up may still be written, once.
+    assert labels(kafka, ("orders", 1)) in ([2], [1, 2])
 
 
 def test_a_broker_that_is_gone_is_given_up_in_the_delivery_time(kafka: FakeKafka, produce: Produce) -> None:
