@@ -3,15 +3,15 @@
 A table's columns become record batches in compiled kernels, without Python at any row: the road of Spark's sink.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from functools import cached_property
 
 import pyarrow as pa
 
-from pylog.connector.client.config import ROUND_ROBIN, ClientConfig
+from pylog.connector.client.config import ROUND_ROBIN
 from pylog.connector.client.delivery import OnTable, TableFuture
 from pylog.connector.client.errors import ClientError
-from pylog.connector.client.producer import RecordProducer, Serializer
+from pylog.connector.client.producer import RecordProducer
 from pylog.connector.columnar.encode import RowEncoder
 from pylog.connector.columnar.partitioner import RowPartitioner, highest_named
 from pylog.storage import codecs
@@ -22,18 +22,6 @@ SLICES_IN_BUFFER = 4  # parts of a table are encoded at once, of which so many f
 
 class Producer(RecordProducer):
     __doc__ = RecordProducer.__doc__
-
-    _row_encoder: RowEncoder | None = None
-
-    def __init__(
-        self,
-        config: Mapping[str, Any] | ClientConfig,
-        *,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
-    ) -> None:
-        super().__init__(config, key_serializer=key_serializer, value_serializer=value_serializer)
-        self._row_partitioners: dict[str, RowPartitioner] = {}
 
     def send_table(
         self, topic: str, table: pa.Table | pa.RecordBatch, *, on_delivery: OnTable | None = None
@@ -57,16 +45,19 @@ class Producer(RecordProducer):
 
     def _send_slice(self, topic: str, rows: pa.Table | pa.RecordBatch, future: TableFuture) -> None:
         count = self._partition_count(topic, beyond=highest_named(rows))
-        self._add(topic, self._encoder().encode(rows, self._partitioner(topic).partition_ids(rows, count)), future)
+        self._add(topic, self._encoder.encode(rows, self._partitioner(topic).partition_ids(rows, count)), future)
 
+    @cached_property
     def _encoder(self) -> RowEncoder:
-        if self._row_encoder is None:
-            config = self._config
-            codec = codecs.CODEC_BY_NAME[config.compression_type]
-            # Less than a header: a batch for each row.
-            batch_size_bytes = max(min(config.batch_size, config.max_request_size), HEADER_BYTES + 1)
-            self._row_encoder = RowEncoder(codec, config.compression_level, batch_size_bytes, with_crc=False)
-        return self._row_encoder
+        config = self._config
+        codec = codecs.CODEC_BY_NAME[config.compression_type]
+        # Less than a header: a batch for each row.
+        batch_size_bytes = max(min(config.batch_size, config.max_request_size), HEADER_BYTES + 1)
+        return RowEncoder(codec, config.compression_level, batch_size_bytes, with_crc=False)
+
+    @cached_property
+    def _row_partitioners(self) -> dict[str, RowPartitioner]:
+        return {}
 
     def _partitioner(self, topic: str) -> RowPartitioner:
         found = self._row_partitioners.get(topic)

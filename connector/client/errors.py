@@ -196,7 +196,7 @@ class CorruptRecords(ClientError):
 
 
 class DeliveryFailed(ClientError):
-    """Records could not be written; nothing that was sent after them for this partition counts as written."""
+    """Records could not be written, or nobody said that they were: they may be in the log. Others are not touched."""
 
     def __init__(self, topic: str, partition: int, record_count: int, cause: str) -> None:
         super().__init__(topic, partition, record_count, cause)
