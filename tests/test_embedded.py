@@ -14,15 +14,9 @@ import pytest
 import pylog
 from pylog.embedded import BrokerFailed
 from tests.support.foreign_clients import CLIENTS
+from tests.support.probe import accepts
 
 SERVE = [sys.executable, "-m", "pylog", "serve"]
-
-
-def accepts(address: str) -> bool:
-    host, port = address.rsplit(":", 1)
-    with socket.socket() as probe:
-        probe.settimeout(5)
-        return probe.connect_ex((host, int(port))) == 0
 
 
 def gone(condition, seconds=20.0) -> bool:

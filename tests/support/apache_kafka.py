@@ -7,7 +7,6 @@ import base64
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support.java_tools import java_class_command
+from tests.support.ports import free_ports
 from tests.support.probe import wait_until_answers
 
 START_SECONDS_MAX = 90.0
@@ -204,10 +204,15 @@ class ApacheKafka:
         assert self._guard.stdout is not None
         self.pid = int(self._guard.stdout.readline())
         guard = self._guard
-        if not wait_until_answers(self.bootstrap_servers, lambda: guard.poll() is None, START_SECONDS_MAX):
+        # Kafka opens its listeners one after the other: the first may answer before the last is open.
+        others = [self.servers(name) for name in self._listeners[1:-1]]
+        if not wait_until_answers(
+            self.bootstrap_servers, lambda: guard.poll() is None, START_SECONDS_MAX, also_open=others
+        ):
             self.kill()
             tail = self.log.read_text(errors="replace")[-4000:]
-            raise ApacheKafkaFailed(f"Apache Kafka does not answer on {self.bootstrap_servers}; its log ends:\n{tail}")
+            asked = ", ".join([self.bootstrap_servers, *others])
+            raise ApacheKafkaFailed(f"Apache Kafka does not answer on {asked}; its log ends:\n{tail}")
 
     def _tell(self, word: str) -> None:
         assert self._guard is not None
@@ -225,11 +230,3 @@ class ApacheKafka:
         guard.wait()
         guard.stdin.close()
         guard.stdout.close()
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pylog
+from tests.support.ports import free_ports
 
 PRODUCE_KEY = 0
 BEFORE, MIDDLE, BEHIND = "before", "middle", "behind"
@@ -105,7 +106,7 @@ def broker_behind_a_proxy(seed: int) -> Iterator[tuple[pylog.Broker, CuttingProx
     """The broker has a listener of its own for the proxy, whose clients are told to come back by it; all others are
     left in peace."""
     proxy = CuttingProxy(seed)
-    proxy.target_port = _free_port()
+    (proxy.target_port,) = free_ports(1)
     config = {
         "listeners": f"DIRECT://127.0.0.1:0,CUT://127.0.0.1:{proxy.target_port}",
         "advertised.listeners": f"CUT://127.0.0.1:{proxy.port}",
@@ -117,9 +118,3 @@ def broker_behind_a_proxy(seed: int) -> Iterator[tuple[pylog.Broker, CuttingProx
             yield broker, proxy
         finally:
             proxy.stop()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port

@@ -37,7 +37,8 @@ from pylog.broker_lite.protocol.errors import ErrorCode
 TOPICS = {"t": 4, "u": 4}  # that exist, and their partitions
 TOO_LONG = "x" * 4097  # for `offset.metadata.max.bytes`
 RULE = "----"
-_MEMBER_ID = re.compile(r"(.+)-(?:\d+|[0-9a-f]{8}-[0-9a-f-]{27})")  # ours count, Kafka's are random
+# Ours count, Kafka's are random: the name is the shortest that fits, since a random one may well end in digits alone.
+_MEMBER_ID = re.compile(r"(.+?)-(?:\d+|[0-9a-f]{8}-[0-9a-f-]{27})")
 CONTROLS = ("advance", "restart", "expire", "topic-deleted")  # what no client can ask for
 
 

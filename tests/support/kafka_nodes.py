@@ -5,7 +5,8 @@ Topics have three replicas and take writes while two of them are in sync: any on
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
-from tests.support.apache_kafka import SOON_BACK, ApacheKafka, free_ports
+from tests.support.apache_kafka import SOON_BACK, ApacheKafka
+from tests.support.ports import free_ports
 
 COUNT = 3
 _REPLICATED = {

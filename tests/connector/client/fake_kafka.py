@@ -32,6 +32,7 @@ from pylog.broker_lite.protocol import (
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.storage import batch as batches
 from tests.support.idempotent_log import Sequences
+from tests.support.ports import free_ports
 
 SPECS: dict[int, Any] = {
     module.SPEC.key: module.SPEC
@@ -159,7 +160,7 @@ class FakeKafka:
     def start(self, node: int) -> None:
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.ports.get(node, 0)))
+        listener.bind(("127.0.0.1", self.ports.get(node) or free_ports(1)[0]))
         listener.listen()
         self.ports[node] = listener.getsockname()[1]
         self._listeners[node] = listener
