@@ -1,6 +1,6 @@
 """What the Spark tests share: rows into topics and out of them in a line each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +18,26 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def cluster(bootstrap_servers: str) -> Cluster:
     return Cluster(ClientConfig.parse({"bootstrap.servers": bootstrap_servers, "metadata.max.age.ms": "0"}))
+
+
+@pytest.fixture
+def bare_spark(spark: "SparkSession") -> "Iterator[SparkSession]":
+    """`spark` without any setting of `pylog.spark_session`'s, and afterwards as it was."""
+    from pylog.connector.spark.checkpoint_files import OPTION
+    from pylog.connector.spark.session import PRESETS
+
+    names = [OPTION, *(name for name in PRESETS if not name.startswith("spark.python."))]  # which nobody can change
+    before = {name: spark.conf.get(name, None) for name in names}
+    for name in names:
+        spark.conf.unset(name)
+    try:
+        yield spark
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="session")

@@ -84,16 +84,11 @@ def test_queries_run_beside_each_other_and_in_several_sessions(
 
 
 def test_a_session_that_is_there_is_taken_registered_and_has_the_presets_unless_told_otherwise(
-    spark: "SparkSession",
+    bare_spark: "SparkSession",
 ) -> None:
-    changeable = [name for name in PRESETS if name.startswith("spark.sql.")]
-    before = {name: spark.conf.get(name) for name in changeable}
-    try:
-        session = pylog.spark_session("again")
-        assert session.sparkContext is spark.sparkContext
-        assert {name: session.conf.get(name) for name in changeable} == {name: PRESETS[name] for name in changeable}
-        pylog.spark_session(config={changeable[0]: "false"})
-        assert session.conf.get(changeable[0]) == "false"
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+    session = pylog.spark_session("again")
+    assert session.sparkContext is bare_spark.sparkContext
+    changeable = {name: value for name, value in PRESETS.items() if name.startswith("spark.sql.")}
+    assert {name: session.conf.get(name) for name in changeable} == changeable
+    pylog.spark_session(config={"spark.sql.execution.arrow.pyspark.enabled": "false"})
+    assert session.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "false"

@@ -112,6 +112,7 @@ def _words(process: psutil.Process | None) -> str:
 
 def main(master: str, servers: str, topic: str, folder: str, rows: int, target: str | None) -> None:
     scratch = tempfile.mkdtemp(prefix="spark-copy-", dir=folder)
+    tempfile.tempdir = scratch  # it is killed before it could tidy up
     os.chdir(scratch)  # executors have another working directory than the sources
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

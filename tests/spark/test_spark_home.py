@@ -1,0 +1,179 @@
+"""The Spark home of `pylog.spark_session`: its Python processes find PySpark compiled, and nothing else differs."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pylog.connector.spark import home
+from tests.support.java import JavaUnavailable, java_command
+
+DEADLINE_S = 120
+WHERE_FROM = """
+import os, sys, tempfile
+import pylog
+
+tempfile.tempdir = sys.argv[1]
+session = pylog.spark_session(
+    "home",
+    master="local[1]",
+    config={"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"},
+)
+
+def where(_):
+    import pyspark, py4j
+    return os.path.isfile(pyspark.__spec__.cached), os.path.realpath(pyspark.__file__), py4j.__file__
+
+print(*session.sparkContext.parallelize([0], 1).map(where).first(), os.environ.get("SPARK_HOME"), sep="\\n")
+session.stop()
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """As pip leaves PySpark."""
+    folder = tmp_path / "site-packages" / "pyspark"
+    (folder / "python" / "lib").mkdir(parents=True)
+    (folder / "python" / "pyspark").mkdir()
+    for name in ("bin", "jars"):
+        (folder / name).mkdir()
+        (folder / name / f"of-{name}").touch()
+    for name in ("__init__.py", "python/lib/pyspark.zip", "python/lib/py4j-src.zip"):
+        (folder / name).touch()
+    return folder
+
+
+def test_the_package_stands_where_the_zip_was_and_all_else_is_what_it_was(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = home._made(installed)
+    assert (made / "python/lib/pyspark.zip/pyspark/__init__.py").resolve() == installed / "__init__.py"
+    assert (made / "python/lib/py4j-src.zip").resolve() == installed / "python/lib/py4j-src.zip"
+    assert (made / "jars/of-jars").resolve() == installed / "jars/of-jars"
+    for folder in (".", "python", "python/lib"):
+        assert {one.name for one in (made / folder).iterdir()} == {one.name for one in (installed / folder).iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("master", "environment", "is_local"),
+    [
+        ("local", {}, True),
+        ("local[2]", {}, True),
+        ("local[*, 3]", {}, True),
+        (None, {}, True),
+        ("local-cluster[2,1,1024]", {}, False),
+        ("yarn", {}, False),
+        ("spark://somewhere:7077", {}, False),
+        ("local[2]", {"SPARK_HOME": "/opt/spark"}, False),
+        ("local[2]", {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}, False),
+        ("local[2]", {"SPARK_REMOTE": "sc://somewhere"}, False),
+        (None, {"SPARK_CONF_DIR": "/etc/spark"}, False),
+        (None, {"MASTER": "yarn"}, False),
+        (None, {"MASTER": "local[4]"}, True),
+    ],
+)
+def test_it_is_for_spark_on_this_machine_unless_somebody_chose_another(
+    installed: Path, master: str | None, environment: dict[str, str], is_local: bool
+) -> None:
+    assert home._is_local(master, installed, environment) is is_local
+
+
+def test_a_configuration_beside_pyspark_may_name_a_cluster(installed: Path) -> None:
+    (installed / "conf").mkdir()
+    assert not home._is_local(None, installed, {})
+    assert home._is_local("local[2]", installed, {})
+
+
+def test_a_spark_that_pyspark_prefers_to_its_own_is_left_to_it(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyspark
+
+    monkeypatch.setattr(pyspark, "__file__", str(installed / "__init__.py"))
+    assert home._installed() == installed
+    (installed / "spark-distribution").mkdir()
+    assert home._installed() is None
+
+
+def test_where_it_cannot_be_made_spark_starts_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in home._CHOSEN_ELSEWHERE:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(home, "_homes", {})
+
+    def refuse(installed: Path) -> Path:
+        raise OSError("no links here")
+
+    monkeypatch.setattr(home, "_made", refuse)
+    with home.compiled_home("local[2]"):
+        assert "SPARK_HOME" not in os.environ
+
+
+def test_one_that_somebody_tidied_up_is_made_anew_and_a_forked_process_does_not_remove_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in home._CHOSEN_ELSEWHERE:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(home, "_homes", {})
+    first = home._home("local[2]")
+    assert first is not None
+    assert home._home("local[2]") == first
+    home._remove(first, os.getpid() + 1)
+    assert (first / "bin").exists()
+    home._remove(first, os.getpid())
+    again = home._home("local[2]")
+    assert again is not None
+    assert again != first
+    assert (again / "bin" / "spark-submit").is_file()
+
+
+def test_a_spark_that_is_no_home_of_its_own_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import pyspark
+
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with home.compiled_home("local[2]"):
+        assert "SPARK_HOME" not in os.environ
+
+
+def test_the_environment_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in home._CHOSEN_ELSEWHERE:
+        monkeypatch.delenv(name, raising=False)
+    with contextlib.suppress(RuntimeError), home.compiled_home("local[2]"):
+        assert Path(os.environ["SPARK_HOME"], "bin", "spark-submit").is_file()
+        raise RuntimeError("the JVM does not start")
+    assert "SPARK_HOME" not in os.environ
+
+
+@pytest.mark.connector
+def test_a_worker_imports_the_package_compiled(tmp_path: Path) -> None:
+    try:
+        java_command()
+    except JavaUnavailable as error:
+        pytest.skip(str(error))
+    import pyspark
+
+    dropped = (*home._CHOSEN_ELSEWHERE, "PYTHONDONTWRITEBYTECODE")
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    run = subprocess.run(
+        [sys.executable, "-c", WHERE_FROM, str(tmp_path)],
+        env=environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    is_compiled, package, py4j, spark_home = run.stdout.splitlines()[-4:]
+    assert is_compiled == "True"
+    assert Path(package) == Path(pyspark.__file__).resolve()
+    assert ".zip" in py4j, "it comes from the home still"
+    assert spark_home == "None"
+    assert not list(tmp_path.glob("pylog-spark-home-*")), "it goes with the process"
