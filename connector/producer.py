@@ -64,7 +64,7 @@ class Producer(RecordProducer):
         if found is None:
             config = self._config
             made = RowPartitioner(
-                max(config.batch_size, 1),
+                min(config.batch_size, config.max_request_size),
                 round_robin=config.partitioner_class == ROUND_ROBIN,
                 ignore_keys=config.partitioner_ignore_keys,
             )

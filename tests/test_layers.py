@@ -21,13 +21,14 @@ RECORD_FORMAT = (
     "pylog.storage.kernels",
 )
 PROTOCOL = "pylog.broker_lite.protocol"
+VERSION = "pylog.__version__"  # no module: what everybody who tells it may import of the public face
 
 MAY_IMPORT = {
     "pylog.storage": ("pylog.storage",),
     "pylog.broker_lite.protocol": (PROTOCOL, "pylog.storage"),
-    "pylog.broker_lite": ("pylog.broker_lite", "pylog.storage"),
+    "pylog.broker_lite": ("pylog.broker_lite", "pylog.storage", VERSION),
     "pylog.broker_lite.machines": ("pylog.broker_lite.machines", "pylog.broker_lite.errors", PROTOCOL),
-    "pylog.connector.client": ("pylog.connector.client", PROTOCOL, *RECORD_FORMAT),
+    "pylog.connector.client": ("pylog.connector.client", PROTOCOL, *RECORD_FORMAT, VERSION),
     "pylog.connector.columnar": ("pylog.connector.columnar", PROTOCOL, *RECORD_FORMAT),
     "pylog.connector": ("pylog.connector", PROTOCOL, *RECORD_FORMAT),
     "pylog": ("pylog",),  # the public face, and the demo, may use everything
@@ -76,7 +77,8 @@ def imports(source: str) -> Iterator[tuple[int, str]]:
             case ast.ImportFrom(module=str(module), names=names):
                 for alias in names:
                     inner = f"{module}.{alias.name}"
-                    yield node.lineno, inner if module.startswith("pylog") and is_module(inner) else module
+                    is_named = module.startswith("pylog") and (is_module(inner) or inner == VERSION)
+                    yield node.lineno, inner if is_named else module
             case ast.Call(func=function, args=[ast.Constant(value=str(module)), *_]) if ast.unparse(function) in (
                 "importlib.import_module",
                 "import_module",
@@ -143,6 +145,8 @@ def test_nobody_outside_imports_a_folder_by_its_bare_name() -> None:
         pytest.param("pylog.broker_lite.protocol.wire", "import pylog.broker_lite.server", id="the protocol is a leaf"),
         pytest.param("pylog.broker_lite.machines.offsets", "import asyncio", id="a machine does no I/O"),
         pytest.param("pylog.broker_lite.server", "import pylog.connector.client", id="the broker knows no connector"),
+        pytest.param("pylog.broker_lite.server", "from pylog import Broker", id="nor the public face"),
+        pytest.param("pylog.storage.log", "from pylog import __version__", id="storage tells no version"),
         pytest.param(
             "pylog.connector.spark.source", "from pylog.broker_lite import config", id="not the broker's rest"
         ),
@@ -162,6 +166,7 @@ def test_a_wrong_import_is_noticed(module: str, source: str) -> None:
         pytest.param("pylog.storage.log", "from pylog.storage.batch import walk", id="its own package"),
         pytest.param("pylog.storage.kernels.decode", "import numba, numpy", id="kernels are numba"),
         pytest.param("pylog.broker_lite.server", "from pylog.storage import log", id="broker to storage"),
+        pytest.param("pylog.connector.client.pool", "from pylog import __version__", id="the version"),
         pytest.param(
             "pylog.connector.client.pool", "from pylog.broker_lite.protocol import wire", id="to the protocol"
         ),

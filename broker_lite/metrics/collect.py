@@ -2,13 +2,13 @@
 of a second, but never at once."""
 
 import asyncio
-import importlib.metadata
 import os
 import platform
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pylog import __version__
 from pylog.broker_lite.api_table import API_BY_KEY
 from pylog.broker_lite.health import Health
 from pylog.broker_lite.metrics import families, groups, partitions, process
@@ -30,7 +30,6 @@ _AT_ONCE = 100  # partitions or commits, between two turns of the loop
 class Collector:
     def __init__(self, health: Health) -> None:
         self._health = health
-        self._version = _version()
         self._first_times: FirstTimes | None = None
 
     def close(self) -> None:
@@ -38,7 +37,7 @@ class Collector:
             self._first_times.close()
 
     async def pieces(self) -> AsyncIterator[str]:
-        yield _one(families.BUILD_INFO, 1, self._version, platform.python_version())
+        yield _one(families.BUILD_INFO, 1, __version__, platform.python_version())
         yield _one(families.READY, int(self._health.not_ready_because() is None))
         for family, value in process.look():
             yield _one(family, value)
@@ -172,13 +171,6 @@ def _disks(directories: Sequence[Path]) -> str:
         + head(families.DIRECTORY_SIZE)
         + samples(families.DIRECTORY_SIZE, total)
     )
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("pylog")
-    except importlib.metadata.PackageNotFoundError:  # run from a folder that was never installed
-        return "unknown"
 
 
 def _one(family: Family, value: float, *label_values: object) -> str:

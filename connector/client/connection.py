@@ -12,9 +12,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, TypeVar
 
+from pylog import __version__
 from pylog.broker_lite.protocol import api_versions, framing
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.spec import Api, ApiSpec
@@ -79,7 +79,7 @@ class Connection:
 
     def _negotiate(self) -> None:
         for asked in (_NEGOTIATED_FIRST, 0):
-            request = api_versions.ApiVersionsRequest("pylog", _software_version())
+            request = api_versions.ApiVersionsRequest("pylog", __version__)
             self.send_encoded(api_versions.SPEC, asked, [api_versions.SPEC.encode_request(request, asked)])
             try:
                 body = self.receive().body
@@ -294,13 +294,6 @@ def _forget_parents_connections() -> None:
 
 # In the child, before anything else runs there: whoever holds a connection finds it closed and opens another.
 os.register_at_fork(after_in_child=_forget_parents_connections)
-
-
-def _software_version() -> str:
-    try:
-        return version("pylog")
-    except PackageNotFoundError:  # run from a folder that was never installed
-        return "0"
 
 
 def _connect(address: Address, config: ClientConfig) -> Transport:

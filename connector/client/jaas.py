@@ -20,7 +20,7 @@ _KERBEROS = "Krb5LoginModule"
 _AMAZON = "software.amazon.msk.auth.iam."
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 
-_WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_$.\-\xa0-\U0010ffff]*")
+_WORD = re.compile(r"(?:[A-Za-z_$]|[^\x00-\x9f])(?:[A-Za-z0-9_$.\-]|[^\x00-\x9f])*")
 _NUMBER = re.compile(r"-?[0-9.]+|-")
 # One slash begins a comment, too, and where its line ends behind it, the next line is the comment.
 _SKIPPED = re.compile(r"[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*", re.DOTALL)

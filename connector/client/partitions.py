@@ -1,6 +1,6 @@
 """The partition of a record that names none: the same choice as Kafka's own producers make, one record at a time.
 
-The columns of a table are given theirs by kernels (`columnar.partitioner`), with the same results."""
+The columns of a table are given theirs by kernels (`columnar.partitioner`), by the same rules."""
 
 import random
 
@@ -21,7 +21,7 @@ class PartitionChooser:
         if key is not None and not self._round_robin and not self._ignore_keys:
             return partition_of_key(key, partition_count)
         partition, used_bytes = self._current.get(topic) or (random.randrange(1 << 31), 0)
-        if used_bytes and used_bytes >= self._batch_size_bytes:
+        if used_bytes and used_bytes + size_bytes > self._batch_size_bytes:
             partition, used_bytes = partition + 1, 0
         self._current[topic] = partition, used_bytes + size_bytes
         return partition % partition_count

@@ -15,6 +15,7 @@ from pylog.connector.columnar.extents import Column
 from pylog.storage.kernels import partition as kernels
 
 _ROW_OVERHEAD_BYTES = 10  # of a record without headers: lengths, deltas
+_FILL = 15 / 16  # of a batch: keys, headers and times are not counted, and a run too long leaves a tiny batch behind
 
 
 class Sticky:
@@ -40,7 +41,8 @@ class RowPartitioner:
     """Gives the rows of one topic their partitions, table after table."""
 
     def __init__(self, batch_size_bytes: int, *, round_robin: bool = False, ignore_keys: bool = False) -> None:
-        self._sticky = Sticky(1 if round_robin else batch_size_bytes)  # no row is smaller: each takes the next
+        # Round-robin: no row is smaller than a byte, so each takes the next partition.
+        self._sticky = Sticky(1 if round_robin else max(int(batch_size_bytes * _FILL), 1))
         self._ignore_keys = ignore_keys or round_robin
 
     def partition_ids(self, rows: pa.RecordBatch | pa.Table, partition_count: int) -> np.ndarray:
