@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import signal
 import sys
 import time
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     folder = given.out or (report.RESULTS if given.size is None and given.scale == 1.0 else None)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a broker starts from compiled modules, as an installed one does
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that brokers are stopped
     failures = sum(_run_part(name, given, folder) for name in PARTS if name in (given.parts or PARTS))
     if folder == report.RESULTS:

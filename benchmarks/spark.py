@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -28,10 +27,8 @@ def session(skipped: list[str]) -> Iterator[tuple[SparkSession, list[str]]]:
         skipped.append(f"Spark's Kafka connector: {error}")
         say(f"  skipped: {skipped[-1]}")
     with tempfile.TemporaryDirectory(prefix="pylog-bench-") as folder:
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # else Spark takes whatever python3 is on PATH
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        builder = SparkSession.builder.master("local[2]").appName("pylog benchmarks")
-        for name, value in {
+        config = {
             "spark.jars": jars,
             "spark.driver.memory": "4g",
             "spark.driver.host": "127.0.0.1",
@@ -41,12 +38,9 @@ def session(skipped: list[str]) -> Iterator[tuple[SparkSession, list[str]]]:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "ERROR",
-            "spark.python.unix.domain.socket.enabled": "true",
-        }.items():
-            builder = builder.config(name, value)
-        spark = builder.getOrCreate()
+        }
+        spark = pylog.spark_session("pylog benchmarks", master="local[2]", config=config)
         try:
-            pylog.register(spark)
             yield spark, formats
         finally:
             spark.stop()

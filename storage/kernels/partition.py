@@ -45,12 +45,12 @@ def partition_by_key(address: np.ndarray, length: np.ndarray, partition_count: i
 def partition_sticky(
     row_bytes: np.ndarray, partition_count: int, bytes_max: int, partition: int, used_bytes: int, ids: np.ndarray
 ) -> tuple[int, int]:
-    """Rows without an id go where the last one went, and on to the next partition after `bytes_max`.
+    """Rows without an id go where the last one went, and on to the next partition before `bytes_max` are passed.
 
     The partition and the bytes it has been given so far, to go on from."""
     for row in range(len(ids)):
         if ids[row] < 0:
-            if used_bytes >= bytes_max:
+            if used_bytes > 0 and used_bytes + row_bytes[row] > bytes_max:
                 partition = (partition + 1) % partition_count
                 used_bytes = 0
             ids[row] = partition

@@ -6,8 +6,6 @@ Spark runs again writes again: then every row is there at least once.
 `make test` runs the first of them, `make test-kafka` and `make faults` all."""
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,151 +16,56 @@ pytest.importorskip("pyspark")
 
 import pylog
 from pylog.connector.client.cluster import Cluster
-from pylog.connector.client.config import ClientConfig
 from tests.conftest import RunningBroker
 from tests.support import spark_copy
 from tests.support.apache_kafka import SOON_BACK, ApacheKafka
 from tests.support.spark_copy import Copy
+from tests.support.writes import ROWS, assert_every_row_once_and_keys_in_order, cluster_of, read, write_through, written
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.connector, pytest.mark.timeout(900)]
 
 ROUNDS = int(os.environ.get("PYLOG_FAULT_ROUNDS", "1"))
 PARTITIONS = 4
-TASKS = 2
-ROWS = 200_000  # of a batch write
-KEYS_OF_TASK = 10
 BATCH_ROWS = 50_000  # of a stream's copy
-WAIT_SECONDS_MAX = 120
 
 
 def new_broker(like: RunningBroker) -> Any:
     return ApacheKafka(SOON_BACK) if isinstance(like, ApacheKafka) else pylog.Broker()
 
 
-def cluster_of(servers: str) -> Cluster:
-    return Cluster(ClientConfig.parse({"bootstrap.servers": servers, "metadata.max.age.ms": "0"}))
-
-
-def written(cluster: Cluster, topic: str) -> int:
-    return sum(cluster.latest([(topic, partition) for partition in range(PARTITIONS)]).values())
-
-
-def read(spark: "SparkSession", servers: str, topic: str) -> "DataFrame":
-    rows = spark.read.format("pylog").option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
-    return rows.selectExpr("partition", "offset", "cast(key as string) key", "cast(cast(value as string) as bigint) n")
-
-
 # The broker
 
 
-@pytest.fixture
-def small_arrow_batches(spark: "SparkSession") -> Iterator[None]:
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name)
-    spark.conf.set(name, "1000")
-    yield
-    spark.conf.set(name, before)
-
-
-def slow_rows(spark: "SparkSession") -> "DataFrame":
-    """Numbers, in order within each task and each of its keys; it takes a task some seconds to give them all."""
-    return spark.range(0, ROWS, 1, TASKS).selectExpr(
-        f"concat(id div {ROWS // TASKS}, '-', id % {KEYS_OF_TASK}) key",
-        "lpad(cast(id as string), 100, '0') value",
-        "if(id % 1000 = 0, java_method('java.lang.Thread', 'sleep', 10L), null) pause",
-    )
-
-
-def assert_every_row_once_and_keys_in_order(rows: "DataFrame") -> None:
-    counted = rows.selectExpr("count(*)", "count(distinct n)", "min(n)", "max(n)").first()
-    assert counted == (ROWS, ROWS, 0, ROWS - 1)
-    rows.createOrReplaceTempView("written")
-    steps = "select key, partition, n - lag(n) over (partition by key order by partition, offset) step from written"
-    by_key = rows.sparkSession.sql(
-        f"select count(distinct partition), min(step), max(step) from ({steps}) group by key"
-    )
-    assert by_key.distinct().collect() == [(1, KEYS_OF_TASK, KEYS_OF_TASK)]
-
-
-@pytest.fixture
-def write_through_kills(
-    spark: "SparkSession", broker: RunningBroker, small_arrow_batches: None
-) -> "Callable[..., Iterator[DataFrame]]":
-    """`write_through_kills(rounds, **options)`: the rows of a topic after a write in which the broker was killed twice.
-
-    Batches are small, so that a kill finds some in flight, and some of them written and not yet acknowledged."""
-
-    def write_through_kills(rounds: int, **options: str) -> "Iterator[DataFrame]":
-        with new_broker(broker) as own:
-            cluster = cluster_of(own.bootstrap_servers)
-            for number in range(rounds):
-                topic = f"written-{number}"
-                cluster.create_topic(topic, PARTITIONS, 1)
-                writer = slow_rows(spark).write.format("pylog").options(topic=topic, **options).mode("append")
-                writer = writer.option("kafka.bootstrap.servers", own.bootstrap_servers)
-                writer = writer.option("kafka.batch.size", "4096")
-
-                def save(writer: "DataFrameWriter" = writer) -> None:
-                    spark.createDataFrame(
-                        [], "value int"
-                    )  # the session is active in this thread, else no format is known
-                    writer.save()
-
-                kill_twice_while(own, cluster, topic, save)
-                yield read(spark, own.bootstrap_servers, topic)
-
-    return write_through_kills
+def after_kills(spark: "SparkSession", broker: RunningBroker, rounds: int, **options: str) -> "Iterator[DataFrame]":
+    """The rows of a topic after a write in which the broker was killed twice, as often as it is asked for."""
+    with new_broker(broker) as own:
+        kill = (own.kill, own.start)
+        for number in range(rounds):
+            topic = f"written-{number}"
+            cluster_of(own.bootstrap_servers).create_topic(topic, PARTITIONS, 1)
+            yield write_through(spark, own.bootstrap_servers, topic, [kill, kill], **options)
 
 
 def test_a_broker_that_is_killed_in_mid_write_has_every_row_once_and_in_order(
-    write_through_kills: "Callable[..., Iterator[DataFrame]]",
+    spark: "SparkSession", broker: RunningBroker
 ) -> None:
-    for rows in write_through_kills(min(ROUNDS, 5)):
+    for rows in after_kills(spark, broker, min(ROUNDS, 5)):
         assert_every_row_once_and_keys_in_order(rows)
 
 
 @pytest.mark.usefixtures("at_length")
-def test_compressed_rows_survive_it_too(write_through_kills: "Callable[..., Iterator[DataFrame]]") -> None:
-    for rows in write_through_kills(2, **{"kafka.compression.type": "zstd"}):
+def test_compressed_rows_survive_it_too(spark: "SparkSession", broker: RunningBroker) -> None:
+    for rows in after_kills(spark, broker, 2, **{"kafka.compression.type": "zstd"}):
         assert_every_row_once_and_keys_in_order(rows)
 
 
 @pytest.mark.usefixtures("at_length")
-def test_without_idempotence_every_row_is_there_at_least_once(
-    write_through_kills: "Callable[..., Iterator[DataFrame]]",
-) -> None:
-    for rows in write_through_kills(2, **{"kafka.acks": "1"}):
+def test_without_idempotence_every_row_is_there_at_least_once(spark: "SparkSession", broker: RunningBroker) -> None:
+    for rows in after_kills(spark, broker, 2, **{"kafka.acks": "1"}):
         assert rows.selectExpr("count(distinct n)", "min(n)", "max(n)").first() == (ROWS, 0, ROWS - 1)
-
-
-def kill_twice_while(own: Any, cluster: Cluster, topic: str, save: Callable[[], None]) -> None:
-    failures: list[str] = []
-
-    def run() -> None:
-        try:
-            save()
-        except BaseException as error:
-            failures.append(str(error)[:3000])
-
-    writing = threading.Thread(target=run)
-    writing.start()
-    try:
-        for kills in (1, 2):
-            deadline = time.monotonic() + WAIT_SECONDS_MAX
-            while written(cluster, topic) < ROWS * kills // 4:
-                assert writing.is_alive(), failures
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            own.kill()
-            assert writing.is_alive(), "it was to be killed in mid-write"
-            own.start()
-    finally:
-        writing.join(2 * WAIT_SECONDS_MAX)  # longer than kafka.delivery.timeout.ms, after which it says what is wrong
-    assert not writing.is_alive()
-    assert not failures, failures
 
 
 # The driver, its workers and its executors, while a stream copies a topic into another

@@ -1,5 +1,5 @@
-"""A stream on a Kafka of three nodes that are restarted one after the other, and killed: it goes on, and every record
-that was written is read once."""
+"""A Kafka of three nodes that are restarted one after the other, and killed: a stream goes on, and every record that
+was written is read once; a write goes on, and every row stands there once and in order."""
 
 import threading
 import time
@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.kafka_nodes import COUNT, KafkaNodes
+from tests.support.writes import assert_every_row_once_and_keys_in_order, write_through
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 TOPIC = "rolling"
 PARTITIONS = 6
 DEADLINE_S = 180
+WRITE_SECONDS_MIN = 60  # longer than it takes a node to be away, back and in sync
 
 
 @pytest.fixture(scope="module")
@@ -71,21 +73,28 @@ def eventually(is_so: Callable[[], bool], query: "StreamingQuery | None" = None)
         time.sleep(0.2)
 
 
+def new_topic(kafka: KafkaNodes, topic: str) -> Callable[[], bool]:
+    """A topic that is in sync, and whether it is so later."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, PARTITIONS, COUNT)])[topic].result(60)
+
+    def is_in_sync() -> bool:
+        partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
+        return len(partitions) == PARTITIONS and all(len(one.isrs) == COUNT for one in partitions)
+
+    eventually(is_in_sync)
+    return is_in_sync
+
+
 @pytest.mark.timeout(900)
 def test_a_stream_goes_on_while_nodes_are_restarted_and_killed(
     spark: "SparkSession", kafka: KafkaNodes, tmp_path: Path
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, COUNT)])[TOPIC].result(60)
-
-    def is_in_sync() -> bool:
-        partitions = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
-        return len(partitions) == PARTITIONS and all(len(one.isrs) == COUNT for one in partitions)
+    is_in_sync = new_topic(kafka, TOPIC)
 
     def read() -> int:
         return sum(progress["numInputRows"] for progress in query.recentProgress)
 
-    eventually(is_in_sync)
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
     rows = spark.readStream.format("pylog").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     rows = rows.options(subscribe=TOPIC, startingOffsets="earliest").load()
@@ -108,3 +117,18 @@ def test_a_stream_goes_on_while_nodes_are_restarted_and_killed(
         int(row.value) for row in spark.read.schema("value string").parquet(str(tmp_path / "rows")).collect()
     )
     assert found == Counter(range(writing.count))
+
+
+@pytest.mark.timeout(900)
+def test_a_write_goes_on_while_leaders_move(spark: "SparkSession", kafka: KafkaNodes) -> None:
+    is_in_sync = new_topic(kafka, "written")
+
+    killed, restarted = kafka.nodes[:2]  # each leads a third of the partitions
+
+    def come_back() -> None:
+        killed.start()
+        eventually(is_in_sync)
+
+    outages = [(killed.kill, come_back), (restarted.stop, restarted.start)]
+    rows = write_through(spark, kafka.bootstrap_servers, "written", outages, WRITE_SECONDS_MIN)
+    assert_every_row_once_and_keys_in_order(rows)

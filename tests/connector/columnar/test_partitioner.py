@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pylog.connector.columnar.partitioner import Sticky, partition_ids
+from pylog.connector.columnar.encode import RowEncoder
+from pylog.connector.columnar.partitioner import RowPartitioner, Sticky, partition_ids
 from pylog.storage.kernels.plain import partition_of_key
 
 
@@ -95,3 +96,14 @@ def test_a_topic_with_fewer_partitions_than_the_last_still_fits() -> None:
 
 def test_no_rows_give_no_partitions() -> None:
     assert partition_ids(pa.array([], pa.binary()), None, 3, Sticky(1000)).tolist() == []
+
+
+@pytest.mark.parametrize("value_bytes", [20, 100, 1000, 6000])
+def test_a_run_of_rows_without_a_key_fits_into_one_batch(value_bytes: int) -> None:
+    """Else every run would leave a batch of a row or two behind it."""
+    batch_bytes = 64 << 10
+    rows = pa.record_batch({"value": pa.array([b"x" * value_bytes] * (40 * batch_bytes // value_bytes))})
+    ids = RowPartitioner(batch_bytes).partition_ids(rows, 1 << 16)  # so many that no partition comes round again
+    made = RowEncoder(batch_size_bytes=batch_bytes).encode(rows, ids)
+    assert len({batch.partition for batch in made}) == len(made)
+    assert sum(len(batch.records) < 0.8 * batch_bytes for batch in made) <= 1, "only the last is not full"
