@@ -114,9 +114,9 @@ class Connection:
     def _protocol(self) -> str:
         return self._config.security_protocol
 
-    def version(self, spec: Api) -> int:
-        """The newest version both sides speak and in which topics have names."""
-        ours = spec.version_min, spec.names_max
+    def version(self, spec: Api, *, by_id: bool = False) -> int:
+        """The newest version both sides speak. Topics have names in it, unless they may be named `by_id`."""
+        ours = spec.version_min, spec.version_max if by_id else spec.names_max
         theirs = self._versions.get(spec.key)
         if theirs is None or max(ours[0], theirs[0]) > min(ours[1], theirs[1]):
             raise UnsupportedVersion(str(self.address), spec.name, ours, theirs)

@@ -6,6 +6,7 @@ Arguments are kept as given, so that every error can be pickled between Spark's 
 """
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from pylog.broker_lite.protocol.errors import is_retriable, name_of
 
@@ -138,6 +139,18 @@ class UnknownTopic(ClientError):
             f"the topic {self.topic!r} does not exist and the broker did not create it: "
             "create it first, or turn on auto.create.topics.enable on the broker and write to it"
         )
+
+
+class TopicRemade(ClientError):
+    """Another topic has the name now: the one that was meant is gone."""
+
+    def __init__(self, topic: str, was: UUID, now: UUID) -> None:
+        super().__init__(topic, was, now)
+        self.was = was
+        self.now = now
+
+    def __str__(self) -> str:
+        return f"the topic {self.args[0]!r} was deleted and made anew: its id was {self.was} and is {self.now}"
 
 
 class UnknownPartition(ClientError):

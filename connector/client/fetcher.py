@@ -9,9 +9,11 @@ offset that was reached.
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from pylog.broker_lite.protocol import fetch
 from pylog.broker_lite.protocol.errors import ErrorCode
+from pylog.broker_lite.protocol.styles import TopicKey
 from pylog.broker_lite.protocol.wire import MalformedFrame
 from pylog.connector.client.cluster import EARLIEST, LATEST, Cluster
 from pylog.connector.client.connection import Answer, Connection
@@ -21,12 +23,14 @@ from pylog.connector.client.errors import (
     OffsetOutOfRange,
     RangeNotReached,
     Retriable,
+    TopicRemade,
     kafka_error,
 )
 from pylog.connector.client.retry import Retry
 from pylog.storage.batch import HEADER_BYTES, MAGIC, read_header, read_prefix
 
 _MAGIC_AT = 16
+_NO_ID = UUID(int=0)  # of a broker that has none (Kafka before 2.8)
 
 
 class FetchedSet(NamedTuple):
@@ -43,33 +47,43 @@ class FetchedSet(NamedTuple):
 
 
 def fetch_range(
-    cluster: Cluster, topic: str, partition: int, start: int, end: int, wait_ms_max: int | None = None
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    wait_ms_max: int | None = None,
+    topic_id: UUID | None = None,
 ) -> Iterator[FetchedSet]:
     """Every record of [start, end). Fewer offsets than that may exist (compaction, transactions).
 
-    OffsetOutOfRange when the log does not hold `start`; RangeNotReached when the log ends before `end` and
-    nothing more arrives for `wait_ms_max` (`default.api.timeout.ms` if not given). A broker that cannot be
-    reached is waited for as long as `default.api.timeout.ms`."""
+    With `topic_id` of that topic only: TopicRemade when another one has its name. OffsetOutOfRange when the log does
+    not hold `start`; RangeNotReached when it ends before `end` and nothing more arrives for `wait_ms_max`
+    (`default.api.timeout.ms` if not given). A broker that cannot be reached is waited for as long as that."""
     config = cluster.config
     if wait_ms_max is None:
         wait_ms_max = config.default_api_timeout_ms
+    if topic_id == _NO_ID:
+        topic_id = None
     offset = start
     high_watermark = -1
     room = bytearray()
     retry = Retry(config, f"fetching {topic}-{partition}", config.default_api_timeout_ms)
     while offset < end:
         try:
+            _check_id(cluster, topic, topic_id)
             with cluster.broker(cluster.leader(topic, partition)) as connection:
-                _ask(connection, cluster, topic, partition, offset)
+                version, key = _named(connection, topic, topic_id)
+                _ask(connection, version, cluster, key, partition, offset)
                 waiting_since = time.monotonic()
                 while offset < end:
                     answer = connection.receive(room)
                     room = _larger(room, answer)
-                    found = _decode(connection, answer, cluster, topic, partition, offset)
+                    found = _decode(connection, answer, cluster, topic, key, partition, offset)
                     high_watermark = found.high_watermark
-                    records, next_offset = _whole_batches(found, offset, end)
+                    records, next_offset = _whole_batches(found, topic, offset, end)
                     if next_offset < end:
-                        _ask(connection, cluster, topic, partition, next_offset)
+                        _ask(connection, version, cluster, key, partition, next_offset)
                     fetch_offset, offset = offset, next_offset
                     if records:
                         yield FetchedSet(
@@ -96,7 +110,21 @@ def _larger(room: bytearray, answer: Answer) -> bytearray:
     return memory if isinstance(memory, bytearray) and len(memory) > len(room) else room
 
 
-def _ask(connection: Connection, cluster: Cluster, topic: str, partition: int, offset: int) -> None:
+def _check_id(cluster: Cluster, topic: str, wanted: UUID | None) -> None:
+    """What is known of the topic may be old: it is asked for again before it is called another one."""
+    if wanted is not None and cluster.topic_id(topic) != wanted:
+        cluster.expire(topic)
+        if (found := cluster.topic_id(topic)) != wanted:
+            raise TopicRemade(topic, wanted, found)
+
+
+def _named(connection: Connection, topic: str, topic_id: UUID | None) -> tuple[int, TopicKey]:
+    """(version of Fetch, what the topic is called in it)."""
+    version = connection.version(fetch.SPEC, by_id=topic_id is not None)
+    return version, topic_id.bytes if topic_id is not None and version >= fetch.IDS_SINCE else topic
+
+
+def _ask(connection: Connection, version: int, cluster: Cluster, topic: TopicKey, partition: int, offset: int) -> None:
     config = cluster.config
     bytes_max = min(config.fetch_max_bytes, config.max_partition_fetch_bytes)
     request = fetch.FetchRequest(
@@ -108,12 +136,11 @@ def _ask(connection: Connection, cluster: Cluster, topic: str, partition: int, o
         session_epoch=fetch.SESSIONLESS_EPOCH,
         partitions=[fetch.FetchPartition(topic, partition, offset, bytes_max)],
     )
-    version = connection.version(fetch.SPEC)
     connection.send_encoded(fetch.SPEC, version, [fetch.encode_request(request, version)])
 
 
 def _decode(
-    connection: Connection, answer: Answer, cluster: Cluster, topic: str, partition: int, offset: int
+    connection: Connection, answer: Answer, cluster: Cluster, topic: str, key: TopicKey, partition: int, offset: int
 ) -> fetch.FetchedPartition:
     try:
         response = fetch.decode_response(answer.body, answer.version)
@@ -124,7 +151,7 @@ def _decode(
     if response.error_code:
         raise kafka_error(response.error_code, context)
     for found in response.partitions:
-        if (found.topic, found.partition) != (topic, partition):
+        if (found.topic, found.partition) != (key, partition):
             continue
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise _out_of_range(cluster, topic, partition, offset)
@@ -144,7 +171,7 @@ def _out_of_range(cluster: Cluster, topic: str, partition: int, offset: int) -> 
     return OffsetOutOfRange(topic, partition, offset, log_start_offset, log_end_offset)
 
 
-def _whole_batches(found: fetch.FetchedPartition, offset: int, end: int) -> tuple[memoryview, int]:
+def _whole_batches(found: fetch.FetchedPartition, topic: str, offset: int, end: int) -> tuple[memoryview, int]:
     """The batches that arrived whole and begin before `end`, and the offset to fetch next; `end` when none is left.
 
     Hops from length to length, and opens only the last header: this runs before the next fetch is sent."""
@@ -157,18 +184,18 @@ def _whole_batches(found: fetch.FetchedPartition, offset: int, end: int) -> tupl
         if batch_bytes > size - position:
             break  # cut off: it comes whole with the next fetch
         if batch_bytes < HEADER_BYTES:
-            raise CorruptRecords(str(found.topic), found.partition, base_offset, f"a batch of {batch_bytes} bytes")
+            raise CorruptRecords(topic, found.partition, base_offset, f"a batch of {batch_bytes} bytes")
         if records[position + _MAGIC_AT] != MAGIC:
             cause = f"record batch format v{records[position + _MAGIC_AT]}; only v{MAGIC} is supported"
-            raise CorruptRecords(str(found.topic), found.partition, base_offset, cause)
+            raise CorruptRecords(topic, found.partition, base_offset, cause)
         last = position
         position += batch_bytes
     if last < 0:
         if size:
-            raise CorruptRecords(str(found.topic), found.partition, offset, f"{size} bytes hold no whole batch")
+            raise CorruptRecords(topic, found.partition, offset, f"{size} bytes hold no whole batch")
         return records, offset
     next_offset = read_header(records, last).next_offset
     if next_offset <= offset:
         cause = f"the broker sent batches up to offset {next_offset} only"
-        raise CorruptRecords(str(found.topic), found.partition, offset, cause)
+        raise CorruptRecords(topic, found.partition, offset, cause)
     return records[:position], next_offset

@@ -39,7 +39,8 @@ class BatchReader(DataSourceReader):
         records_max = options.records_per_partition_max
         if records_max is None and options.partitions_min is None:
             records_max = max(TASK_OFFSETS_MAX, sum(one.size for one in whole) // TASKS_MAX)
-        return [RangePartition(task) for task in split(whole, options.partitions_min, records_max)]
+        tasks = split(whole, options.partitions_min, records_max)
+        return [RangePartition(task, Cluster.of(options.client).topic_id(task.topic)) for task in tasks]
 
     def _settle(self) -> tuple[Offsets, Offsets]:
         cluster = Cluster.of(self._options.client)

@@ -53,6 +53,11 @@ class Mark(NamedTuple):
             if topic_ids.get(topic, known) != known
         }
 
+    def topic_id(self, topic: str) -> UUID | None:
+        """None if it is not known."""
+        text = self.topic_ids.get(topic)
+        return UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) if text else None
+
 
 def id_text(topic_id: UUID) -> str:
     """As Kafka's tools show it; empty for a broker that has no ids (Kafka before 2.8)."""

@@ -13,14 +13,17 @@ from pylog.connector.client.errors import (
     ClientError,
     OffsetOutOfRange,
     RangeNotReached,
+    TopicRemade,
     UnknownPartition,
     UnknownTopic,
 )
+from pylog.connector.spark.checkpoint import id_text
 from pylog.connector.spark.errors import DataLoss
 
 _log = logging.getLogger(__name__)
 
-TASK_ERRORS = (OffsetOutOfRange, RangeNotReached, UnknownTopic, UnknownPartition)  # behind which records are missing
+# behind which records are missing
+TASK_ERRORS = (OffsetOutOfRange, RangeNotReached, TopicRemade, UnknownTopic, UnknownPartition)
 
 
 class Loss(NamedTuple):
@@ -90,6 +93,8 @@ def met_by_task(error: ClientError, topic: str, partition: int, start: int, end:
             _, _, reached, _, _, waited_ms = error.args
             loss = truncated(topic, partition, end, reached)
             return loss._replace(why=f"{loss.why}; nothing came in {waited_ms} ms")
+        case TopicRemade():
+            return recreated(topic, partition, start, end, id_text(error.was), id_text(error.now))
         case UnknownTopic():
             return deleted(topic, partition, start, end, whole_topic=True)
         case UnknownPartition():

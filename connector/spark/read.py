@@ -6,6 +6,7 @@ fetch, what is unfolded of it together, and an Arrow batch or two. docs/source.m
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -27,26 +28,31 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """One Spark partition: one offset range. The base class's `value` is None when a batch read has none at all."""
+    """One Spark partition: one offset range of the topic with this id, if it is known. The base class's `value` is None
+    when a batch read has none at all."""
 
-    def __init__(self, offset_range: OffsetRange) -> None:
+    def __init__(self, offset_range: OffsetRange, topic_id: UUID | None = None) -> None:
         super().__init__(offset_range)
+        self.topic_id = topic_id
 
 
 def read_partition(options: SourceOptions, schema: StructType, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
     if partition.value is not None:  # None is Spark's way to say that a batch read has no partitions
-        yield from _read(options, schema, partition.value)
+        yield from _read(options, schema, partition.value, getattr(partition, "topic_id", None))
         settle()
 
 
-def _read(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
+def _read(
+    options: SourceOptions, schema: StructType, wanted: OffsetRange, topic_id: UUID | None
+) -> "Iterator[pa.RecordBatch]":
     cluster = Cluster.of(options.client)
     decoder = _decoder(options, schema, wanted)
     position = wanted.start
     while position < wanted.end:
         try:
             wait_ms = options.poll_timeout_ms
-            for fetched in fetch_range(cluster, wanted.topic, wanted.partition, position, wanted.end, wait_ms):
+            place = wanted.topic, wanted.partition
+            for fetched in fetch_range(cluster, *place, position, wanted.end, wait_ms, topic_id):
                 yield from decoder.decode(fetched.records, position, wanted.end, fetched.aborted)[0]
                 position = fetched.next_offset
             return

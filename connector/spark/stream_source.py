@@ -50,6 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Mark | None = None  # set when this run began a new query
         self._query: str | None = None
         self._latest: Offsets = {}  # as last heard
+        self._ids: dict[str, str] = {}  # of the topics of which it was heard
         self._earliest: Offsets = {}
         self._earliest_known_at = float("-inf")
         self._target: Offsets | None = None  # where AvailableNow ends
@@ -132,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             clamped = {place: min(offset, until.offsets.get(place, offset)) for place, offset in begin.offsets.items()}
             begin = begin._replace(offsets=clamped)
         found = self._while_topics_go(lambda: self._ranges(begin, until, is_first))
-        return [RangePartition(offset_range) for offset_range in found]
+        return [RangePartition(offset_range, until.topic_id(offset_range.topic)) for offset_range in found]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(self._options, self._schema, partition)
@@ -143,8 +144,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Where a batch ends
 
     def _next_end(self, begin: Mark, limit: ReadLimit) -> Mark:
-        self._latest = self._latest_of(begin)
-        until = Mark(self._up_to_target(begin.offsets), self._topic_ids(self._latest), self._name_of_query(begin.query))
+        self._hear(begin)
+        until = Mark(self._up_to_target(begin.offsets), self._ids, self._name_of_query(begin.query))
         start = self._starts(begin, until, is_first=begin == self._initial)
         end = self._admitted(start, until.offsets, limit)
         return until._replace(offsets=end) if end is not None else begin
@@ -186,20 +187,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # What the cluster holds
 
-    def _latest_of(self, begin: Mark) -> Offsets:
-        """The ends of all partitions. Where one lies before what was read already, it is asked for again: a new leader
-        may answer with an older end for a moment, and a topic may have been made anew."""
+    def _hear(self, begin: Mark) -> None:
+        """Of the ends of all partitions. Where one lies before what was read already, it is asked for again: a new
+        leader may answer with an older end for a moment, and a topic may have been made anew."""
         attempts = 0
         while True:
             latest = self._cluster.latest(self._places(begin))
+            ids = self._topic_ids(latest)
+            if ids != self._confirmed(begin, latest, ids):
+                continue  # these may be the ends of another topic's logs
             attempts += 1
-            remade = begin.remade(self._topic_ids(latest))
+            remade = begin.remade(ids)
             if attempts >= self._options.look_up_attempts or not any(
                 latest[place] < begin.offsets.get(place, 0) and place[0] not in remade for place in latest
             ):
-                return latest
+                self._latest, self._ids = latest, ids
+                return
             time.sleep(self._options.look_up_pause_ms / 1000)
             self._options.subscription.expire(self._cluster)
+
+    def _confirmed(self, begin: Mark, latest: Offsets, ids: dict[str, str]) -> dict[str, str]:
+        """The ids of topics, asked for again where there is something to read: the end of a log does not tell which
+        topic of that name it belongs to, and what is known of the topic may be older."""
+        grown = {place[0] for place, offset in latest.items() if offset > begin.offsets.get(place, 0)}
+        if not grown & ids.keys():
+            return ids
+        gone = self._cluster.learn(grown, create=False)
+        self._cluster.expire(*gone)
+        return self._topic_ids(latest)
 
     def _places(self, begin: Mark) -> list[TopicPartition]:
         def missing(error: UnknownTopic) -> None:
@@ -240,14 +255,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ranges(self, begin: Mark, until: Mark, is_first: bool) -> list[OffsetRange]:
         if any(offset > self._latest.get(place, -1) for place, offset in until.offsets.items()):
-            self._latest = self._latest_of(until)
+            self._hear(until)
             until = self._still_there(begin, until)  # a batch of an earlier run
         whole = ranges(self._starts(begin, until, is_first), until.offsets)
         return split(whole, self._options.partitions_min, self._options.records_per_partition_max)
 
     def _still_there(self, begin: Mark, until: Mark) -> Mark:
         """What of a batch can be read whose end was settled by an earlier run."""
-        remade = until.remade(self._topic_ids(self._latest))
+        remade = until.remade(self._ids)
         there: Offsets = {}
         losses: list[Loss] = []
         for place, end in sorted(until.offsets.items()):

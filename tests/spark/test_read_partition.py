@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -9,6 +10,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import InputPartition
 
+from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached
 from pylog.connector.client.fetcher import fetch_range
 from pylog.connector.spark import read
@@ -28,10 +30,10 @@ Offsets = Callable[..., list[int]]
 def offsets(bootstrap_servers: str) -> Offsets:
     """The offsets of the rows that a task yields."""
 
-    def offsets(wanted: OffsetRange, **options: str) -> list[int]:
+    def offsets(wanted: OffsetRange, topic_id: UUID | None = None, **options: str) -> list[int]:
         given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": wanted.topic} | options
         parsed: SourceOptions = source_options(given, Taker.BATCH)
-        batches = read_partition(parsed, source_schema(False), RangePartition(wanted))
+        batches = read_partition(parsed, source_schema(False), RangePartition(wanted, topic_id))
         return [offset for batch in batches for offset in batch["offset"].to_pylist()]
 
     return offsets
@@ -68,7 +70,7 @@ def test_a_range_behind_the_end_of_the_log_is_data_loss(topic: str, offsets: Off
 def test_records_that_were_deleted_meanwhile_are_data_loss_or_skipped(
     topic: str, offsets: Offsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def aged(cluster: Any, topic: str, partition: int, start: int, end: int, wait_ms: int) -> Iterator[Any]:
+    def aged(cluster: Any, topic: str, partition: int, start: int, end: int, *rest: Any) -> Iterator[Any]:
         if start < 6:
             raise OffsetOutOfRange(topic, partition, start, 6, 10)
         return fetch_range(cluster, topic, partition, start, end)
@@ -83,7 +85,7 @@ def test_records_that_were_deleted_meanwhile_are_data_loss_or_skipped(
 def test_an_end_that_never_comes_is_data_loss_or_skipped(
     topic: str, offsets: Offsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def short(cluster: Any, topic: str, partition: int, start: int, end: int, wait_ms: int) -> Iterator[Any]:
+    def short(cluster: Any, topic: str, partition: int, start: int, end: int, *rest: Any) -> Iterator[Any]:
         yield from fetch_range(cluster, topic, partition, start, 10)
         raise RangeNotReached(topic, partition, 10, end, 10, 60_000)
 
@@ -91,3 +93,18 @@ def test_an_end_that_never_comes_is_data_loss_or_skipped(
     with pytest.raises(DataLoss, match=r"-0: the offsets \[10, 12\) are gone: .* nothing came in 60000 ms"):
         offsets(OffsetRange(topic, 0, 8, 12))
     assert offsets(OffsetRange(topic, 0, 8, 12), failOnDataLoss="false") == [8, 9]
+
+
+def test_a_topic_that_was_made_anew_since_it_was_planned_is_not_read_in_its_place(
+    topic: str, offsets: Offsets, cluster: Cluster, produce: Callable[..., None]
+) -> None:
+    planned = OffsetRange(topic, 0, 3, 8), cluster.topic_id(topic)
+    assert offsets(*planned) == [3, 4, 5, 6, 7]
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1, 1)
+    produce(topic, 0, 10)
+    with pytest.raises(
+        DataLoss, match=rf"{topic}-0: the offsets \[3, 8\) are gone: the topic .* made anew \(its id was"
+    ):
+        offsets(*planned)
+    assert offsets(*planned, failOnDataLoss="false") == []

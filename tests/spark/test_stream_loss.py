@@ -142,6 +142,25 @@ def test_a_topic_that_was_made_anew_is_read_from_its_first_offset(
     assert caplog.text.count("made anew") == 2, "by the one who went on, and by the one who replayed"
 
 
+def test_a_topic_that_was_made_anew_is_not_read_on_because_the_old_one_is_still_believed_in(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster
+) -> None:
+    """It is longer than what was read of the old one: nothing but its id tells."""
+    topic = new_topic()
+    produce(topic, 0, 5)
+    believing = {"kafka.metadata.max.age.ms": "600000"}
+    failing = new_reader(topic, **believing)
+    going_on = new_reader(topic, failOnDataLoss="false", **believing)
+    done = read_to_the_end(failing)
+    read_to_the_end(going_on)
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1, 1)
+    produce(topic, 0, 8)
+    with pytest.raises(DataLoss, match=rf"{topic}-0: the offsets from 5 on are gone: the topic '{topic}' was deleted"):
+        failing.latestOffset(done, ALL)
+    assert planned(going_on, done, going_on.latestOffset(done, ALL)) == [OffsetRange(topic, 0, 0, 8)]
+
+
 def test_a_batch_whose_topic_was_made_anew_before_it_was_replayed_is_not_read_from_the_new_one(
     remade: tuple[str, Json, int], new_reader: NewReader
 ) -> None:

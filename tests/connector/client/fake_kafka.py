@@ -55,6 +55,7 @@ COMMIT, COMMITTED, COORDINATOR = offset_commit.SPEC.key, offset_fetch.SPEC.key, 
 CREATE, DELETE, VERSIONS = create_topics.SPEC.key, delete_topics.SPEC.key, api_versions.SPEC.key
 PRODUCER_ID = init_producer_id.SPEC.key
 TOPIC_ID = UUID(int=7)
+_SILENCE: list[bytes] = []
 
 
 class Fault(Enum):
@@ -67,7 +68,7 @@ class Fault(Enum):
     GARBAGE = auto()  # a frame of random bytes
     HUGE = auto()  # a frame that says it is 2 GB
     HTTP = auto()
-    SILENCE = auto()  # never answers
+    SILENCE = auto()  # do it, and never answer again on this connection: a broker answers in order
 
 
 class Request(NamedTuple):
@@ -185,12 +186,14 @@ class FakeKafka:
             threading.Thread(target=self._serve, args=(node, connection), daemon=True).start()
 
     def _serve(self, node: int, connection: socket.socket) -> None:
+        silent = False
         try:
             while frame := _read_frame(connection):
                 answer = self._handle(node, frame)
                 if answer is None:
                     break
-                for part in answer:
+                silent = silent or answer is _SILENCE
+                for part in () if silent else answer:
                     connection.sendall(part)
         except OSError:
             pass
@@ -236,7 +239,7 @@ class FakeKafka:
             case Fault.HTTP:
                 return [b"HTTP/1.1 400 Bad Request\r\n\r\n"]
             case Fault.SILENCE:
-                return []
+                return _SILENCE
         return [answer]
 
     # Answers

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from pylog.connector.client.cluster import Cluster
-from pylog.connector.client.errors import DeliveryFailed, OffsetOutOfRange, UnknownTopic
+from pylog.connector.client.errors import DeliveryFailed, OffsetOutOfRange, TopicRemade, UnknownTopic
 from pylog.connector.client.fetcher import fetch_range
 from pylog.connector.client.producer import RecordProducer
 from pylog.storage.batch import walk
@@ -30,6 +30,13 @@ def values_of(cluster: Cluster, topic: str, partition: int, start: int, end: int
     ]
 
 
+def write(cluster: Cluster, topic: str, count: int) -> None:
+    """As many batches of one record."""
+    with RecordProducer(cluster.config) as producer:
+        for n in range(count):
+            producer.send_batch(topic, 0, batch_of([b"%d" % n]), 1)
+
+
 @pytest.mark.parametrize("acks", ["all", "1"])
 @pytest.mark.parametrize("fetch_bytes", ["1", "5000", "4194304"])
 def test_what_was_sent_comes_back_in_order(
@@ -51,9 +58,7 @@ def test_what_was_sent_comes_back_in_order(
 
 def test_acks_0_arrives_too(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
     topic = new_topic()
-    with RecordProducer(connect(bootstrap_servers, acks="0").config) as producer:
-        for n in range(10):
-            producer.send_batch(topic, 0, batch_of([b"%d" % n]), 1)
+    write(connect(bootstrap_servers, acks="0"), topic, 10)
     assert values_of(connect(bootstrap_servers), topic, 0, 0, 10) == [b"%d" % n for n in range(10)]
 
 
@@ -112,6 +117,24 @@ def test_topics_come_and_go(bootstrap_servers: str, connect: Connect, new_topic:
         cluster.delete_topic(topic)
     cluster.create_topic(topic)
     assert cluster.topic_id(topic) != first_id
+
+
+def test_a_topic_that_is_made_anew_in_the_middle_of_a_read_is_not_read_on(
+    bootstrap_servers: str, connect: Connect, new_topic: NewTopic
+) -> None:
+    """Though the reader's metadata is of the old one still."""
+    cluster, reader = connect(bootstrap_servers), connect(bootstrap_servers, max_partition_fetch_bytes="1")
+    topic = new_topic()
+    write(cluster, topic, 5)
+    topic_id = reader.topic_id(topic)
+    reading = fetch_range(reader, topic, 0, 0, 5, topic_id=topic_id)
+    assert next(reading).next_offset == 1
+    assert next(reading).next_offset == 2, "the third is asked for by now"
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1, 1)
+    write(cluster, topic, 9)
+    with pytest.raises(TopicRemade, match=f"its id was {topic_id} and is"):
+        list(reading)
 
 
 def test_an_offset_beyond_the_log(bootstrap_servers: str, connect: Connect, new_topic: NewTopic) -> None:
