@@ -50,7 +50,8 @@ CONFIG = {
 TOPIC = "t"
 COUNT = 20_000
 NUMBERS_COUNT = 100_000  # of which one takes less time
-OTHERS_MIN = 5  # answers; a broker that is busy gives one, when it is done
+OTHERS_MIN = 5  # answers; a broker that is busy gives one, when it is done, however often it is asked
+ATTEMPTS = 5  # on a busy machine it may be the others that have no time to ask
 TURNS_TO_RECEIVE = 100  # of the loop: in each it takes what has come of a request, and answers somebody else
 TOPIC_RESOURCE = 2
 REFUSED_BYTES_MAX = 1600  # in memory, of an element of a request and of its answer
@@ -67,6 +68,14 @@ def broker() -> Iterator[pylog.Broker]:
 
 def others_answered(broker: pylog.Broker, data: bytes) -> tuple[int, bytes]:
     """How many, from when the request is there to when its answer begins; and the answer."""
+    for _ in range(ATTEMPTS):
+        count, answer = _others_answered(broker, data)
+        if count >= OTHERS_MIN:
+            break
+    return count, answer
+
+
+def _others_answered(broker: pylog.Broker, data: bytes) -> tuple[int, bytes]:
     with WireClient(broker.bootstrap_servers) as large, WireClient(broker.bootstrap_servers) as other:
         large.send(data[:-1])
         for _ in range(TURNS_TO_RECEIVE):
