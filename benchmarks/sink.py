@@ -24,7 +24,8 @@ ROWS = Measure("rows/s")
 MEGABYTES = Measure("MB/s of values")
 CPU = Measure("CPU s a million rows", higher_is_better=False, decimals=2)
 ROWS_IN_TRIGGERS = Measure("rows/s within triggers")  # as Spark reports it: without the start of the query
-COUNTS = {100: 4_000_000, 1000: 800_000}  # by the bytes of a value
+COUNTS = {100: 4_000_000, 1000: 800_000}  # by the bytes of a value, in memory
+FILE_COUNTS = {100: 8_000_000, 1000: 800_000}  # in Parquet: a trigger's work is to last longer than its beginning
 TRIGGERS = 5  # of a stream
 
 OURS, DEFAULT, BATCHED = 'format("pylog")', 'format("kafka")', 'format("kafka"), 64 KB batches, 5 ms linger'
@@ -74,9 +75,10 @@ def run(options: Options) -> Outcome:
         for value_bytes, whole in COUNTS.items():
             if not options.wants_bytes(value_bytes):
                 continue
-            with sink_rows.prepared(session, options.scaled(whole), value_bytes) as rows:
+            counts = options.scaled(whole), options.scaled(FILE_COUNTS[value_bytes])
+            with sink_rows.prepared(session, *counts, value_bytes) as rows:
                 cases = [
-                    _case(session, formats, broker, rows, work)
+                    _case(session, formats, broker, rows if work.kind == MEMORY else rows.of_files, work)
                     for work in WORKS
                     for broker in (found.running if work == PLAIN else found.running[:1])
                 ]

@@ -6,7 +6,7 @@ codecs find something, but not everything."""
 import contextlib
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,6 +22,7 @@ FILES = 20
 @dataclass(frozen=True)
 class Rows:
     count: int
+    file_count: int
     value_bytes: int
     cached: DataFrame
     parquet: str  # a folder of as many files as FILES says
@@ -31,17 +32,21 @@ class Rows:
         """Of values, before they are compressed."""
         return self.count * self.value_bytes / 1e6
 
+    @property
+    def of_files(self) -> "Rows":
+        return replace(self, count=self.file_count)
+
 
 @contextlib.contextmanager
-def prepared(session: SparkSession, count: int, value_bytes: int) -> Iterator[Rows]:
+def prepared(session: SparkSession, count: int, file_count: int, value_bytes: int) -> Iterator[Rows]:
     """The rows, there for as long as the block lasts."""
-    say(f"  preparing {count:,} rows ({size_name(value_bytes)})")
+    say(f"  preparing {count:,} rows in memory, {file_count:,} in files ({size_name(value_bytes)})")
     cached = _made(session, count, value_bytes, PARTITIONS).cache()
     with tempfile.TemporaryDirectory(prefix="pylog-bench-") as folder:
-        _made(session, count, value_bytes, FILES).write.mode("overwrite").parquet(folder)
+        _made(session, file_count, value_bytes, FILES).write.mode("overwrite").parquet(folder)
         cached.count()
         try:
-            yield Rows(count, value_bytes, cached, folder)
+            yield Rows(count, file_count, value_bytes, cached, folder)
         finally:
             cached.unpersist(blocking=True)
 

@@ -22,9 +22,11 @@ ROWS = Measure("rows/s")
 MEGABYTES = Measure("MB/s of values")
 CPU = Measure("CPU s a million rows", higher_is_better=False, decimals=2)
 ROWS_IN_TRIGGERS = Measure("rows/s within triggers")  # as Spark reports it: without the start of the query
+START = Measure("s of a query outside of its triggers", higher_is_better=False, decimals=2)
 TARGETS = {100: Target(ratio_min=2.5), 1000: Target(ratio_min=1.6)}  # by the bytes of a value
 PROJECTED_TARGETS = {100: Target(ratio_min=4.0)}
 COUNTS = {100: 4_000_000, 1000: 1_000_000}
+PLAIN_COUNTS = {100: 12_000_000, 1000: 2_000_000}  # what is streamed: a query's start is not to be what is measured
 CODECS = ("lz4", "zstd")
 PARTITION_COUNTS = (1, 200)
 TRIGGERS = 5  # of the stream
@@ -50,7 +52,7 @@ def _topics(options: Options) -> list[Topic]:
     for value_bytes, whole in COUNTS.items():
         if options.wants_bytes(value_bytes):
             count = options.scaled(whole)
-            topics.append(Topic(count, value_bytes))
+            topics.append(Topic(options.scaled(PLAIN_COUNTS[value_bytes]), value_bytes))
             topics += [Topic(count, value_bytes, codec) for codec in CODECS]
             topics += [Topic(count, value_bytes, has_keys=True), Topic(count, value_bytes, has_headers=True)]
     if options.wants_bytes(100):
@@ -125,13 +127,17 @@ def _stream(session: SparkSession, name: str, broker: RunningBroker, topic: Topi
             .start()
         )
         query.awaitTermination()
-        figures = _figures(topic, time.perf_counter() - began, spark.cpu_seconds(session) - cpu)
+        seconds, cpu_seconds = time.perf_counter() - began, spark.cpu_seconds(session) - cpu
         triggers = query.recentProgress
     read = sum(trigger["numInputRows"] for trigger in triggers)
     if read != topic.count:
         raise RuntimeError(f'a stream of format("{name}") gave {read} of {topic.count} rows')
     in_triggers = sum(trigger["durationMs"]["triggerExecution"] for trigger in triggers) / 1000
-    return {**figures, ROWS_IN_TRIGGERS.name: topic.count / in_triggers}
+    return {
+        **_figures(topic, seconds, cpu_seconds),
+        ROWS_IN_TRIGGERS.name: topic.count / in_triggers,
+        START.name: seconds - in_triggers,
+    }
 
 
 PROJECTED = "batch, value only"
@@ -139,5 +145,5 @@ Read = Callable[[SparkSession, str, RunningBroker, Topic], Figures]
 READS: dict[str, tuple[Read, tuple[Measure, ...]]] = {
     "batch": (_batch, (ROWS, MEGABYTES, CPU)),
     PROJECTED: (_projected, (ROWS, MEGABYTES, CPU)),
-    f"stream of {TRIGGERS} triggers": (_stream, (ROWS, MEGABYTES, CPU, ROWS_IN_TRIGGERS)),
+    f"stream of {TRIGGERS} triggers": (_stream, (ROWS, MEGABYTES, CPU, ROWS_IN_TRIGGERS, START)),
 }

@@ -39,10 +39,11 @@ def test_a_target_is_set_beside_every_peer() -> None:
         assert [sink.OURS, *target.ratio_min] == list(sink.WAYS)
 
 
-def test_rows_in_memory_and_in_files_are_the_same_and_of_the_size_asked_for(spark: SparkSession) -> None:
-    with sink_rows.prepared(spark, 100, 1000) as rows:
-        cached = rows.cached.collect()
-        assert sorted(spark.read.parquet(rows.parquet).collect()) == sorted(cached)
+def test_rows_in_memory_are_in_files_too_and_of_the_size_asked_for(spark: SparkSession) -> None:
+    with sink_rows.prepared(spark, 100, 200, 1000) as rows:
+        cached, stored = set(rows.cached.collect()), set(spark.read.parquet(rows.parquet).collect())
+        assert cached < stored
+        assert (len(cached), len(stored)) == (rows.count, rows.of_files.count) == (100, 200)
         assert spark.read.parquet(rows.parquet).select(F.input_file_name()).distinct().count() == sink_rows.FILES
     assert {len(row.value) for row in cached} == {1000}
     assert len({row.key for row in cached}) == len({row.value for row in cached}) == 100
@@ -74,7 +75,7 @@ def write_none(*arguments: Any) -> dict[str, float]:
 
 
 def test_rows_that_do_not_stand_in_the_topic_are_no_figure(spark: SparkSession) -> None:
-    rows = Rows(1000, 100, spark.range(1), "nowhere")
+    rows = Rows(1000, 2000, 100, spark.range(1), "nowhere")
     assert sink._timed(spark, held(1000), rows, sink.PLAIN, write_none, "noop", {})[sink.ROWS.name] > 0
     with pytest.raises(RuntimeError, match="999 records stand"):
         sink._timed(spark, held(999), rows, sink.PLAIN, write_none, "noop", {})
