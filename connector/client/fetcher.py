@@ -15,10 +15,12 @@ from pylog.broker_lite.protocol import fetch
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.styles import TopicKey
 from pylog.broker_lite.protocol.wire import MalformedFrame
+from pylog.connector.client.brokers import UNKNOWN_TOPIC_GRACE_MS
 from pylog.connector.client.cluster import EARLIEST, LATEST, Cluster
 from pylog.connector.client.connection import Answer, Connection
 from pylog.connector.client.errors import (
     CorruptRecords,
+    KafkaError,
     NotKafka,
     OffsetOutOfRange,
     RangeNotReached,
@@ -31,6 +33,7 @@ from pylog.storage.batch import HEADER_BYTES, MAGIC, read_header, read_prefix
 
 _MAGIC_AT = 16
 _NO_ID = UUID(int=0)  # of a broker that has none (Kafka before 2.8)
+_ANOTHER_ID = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 
 class FetchedSet(NamedTuple):
@@ -71,9 +74,8 @@ def fetch_range(
     retry = Retry(config, f"fetching {topic}-{partition}", config.default_api_timeout_ms)
     while offset < end:
         try:
-            _check_id(cluster, topic, topic_id)
             with cluster.broker(cluster.leader(topic, partition)) as connection:
-                version, key = _named(connection, topic, topic_id)
+                version, key = _named(connection, cluster, topic, topic_id)
                 _ask(connection, version, cluster, key, partition, offset)
                 waiting_since = time.monotonic()
                 while offset < end:
@@ -101,6 +103,8 @@ def fetch_range(
                         raise RangeNotReached(topic, partition, offset, end, high_watermark, waited_ms)
         except Retriable as error:
             cluster.expire(topic)
+            if topic_id is not None and retry.waited_ms >= UNKNOWN_TOPIC_GRACE_MS:
+                _check_id(cluster, topic, topic_id, error)
             retry.pause(error)
 
 
@@ -110,18 +114,26 @@ def _larger(room: bytearray, answer: Answer) -> bytearray:
     return memory if isinstance(memory, bytearray) and len(memory) > len(room) else room
 
 
-def _check_id(cluster: Cluster, topic: str, wanted: UUID | None) -> None:
-    """What is known of the topic may be old: it is asked for again before it is called another one."""
-    if wanted is not None and cluster.topic_id(topic) != wanted:
-        cluster.expire(topic)
-        if (found := cluster.topic_id(topic)) != wanted:
-            raise TopicRemade(topic, wanted, found)
-
-
-def _named(connection: Connection, topic: str, topic_id: UUID | None) -> tuple[int, TopicKey]:
-    """(version of Fetch, what the topic is called in it)."""
+def _named(connection: Connection, cluster: Cluster, topic: str, topic_id: UUID | None) -> tuple[int, TopicKey]:
+    """(version of Fetch, what the topic is called in it). By its id where that can be, so that the leader refuses what
+    is meant for another topic of the name; else what metadata says must do."""
     version = connection.version(fetch.SPEC, by_id=topic_id is not None)
-    return version, topic_id.bytes if topic_id is not None and version >= fetch.IDS_SINCE else topic
+    if topic_id is None:
+        return version, topic
+    if version >= fetch.IDS_SINCE:
+        return version, topic_id.bytes
+    if cluster.topic_id(topic) not in (topic_id, _NO_ID):
+        raise kafka_error(ErrorCode.INCONSISTENT_TOPIC_ID, f"fetching {topic} by the id {topic_id}")
+    return version, topic
+
+
+def _check_id(cluster: Cluster, topic: str, wanted: UUID, error: Retriable) -> None:
+    """TopicRemade if that is why a fetch fails. Not at once: a topic that was just made is not known to every broker,
+    and one that is gone is still known to some."""
+    if isinstance(error, KafkaError) and error.code in _ANOTHER_ID:
+        found = cluster.topic_id(topic)
+        if found not in (wanted, _NO_ID):
+            raise TopicRemade(topic, wanted, found)
 
 
 def _ask(connection: Connection, version: int, cluster: Cluster, topic: TopicKey, partition: int, offset: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StringType, StructType
@@ -30,6 +31,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._narrowing = Narrowing()  # what filters leave to be read
+        self._topic_ids: dict[str, UUID] = {}  # for which the offsets were looked up
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
@@ -40,11 +42,12 @@ class BatchReader(DataSourceReader):
         if records_max is None and options.partitions_min is None:
             records_max = max(TASK_OFFSETS_MAX, sum(one.size for one in whole) // TASKS_MAX)
         tasks = split(whole, options.partitions_min, records_max)
-        return [RangePartition(task, Cluster.of(options.client).topic_id(task.topic)) for task in tasks]
+        return [RangePartition(task, self._topic_ids[task.topic]) for task in tasks]
 
     def _settle(self) -> tuple[Offsets, Offsets]:
         cluster = Cluster.of(self._options.client)
         places = self._options.subscription.partitions(cluster)
+        self._topic_ids = {topic: cluster.topic_id(topic) for topic in {topic for topic, _ in places}}
         starting, ending = self._options.starting, self._options.ending
         try:
             start = resolve(cluster, starting.option, starting.wanted, places)

@@ -38,7 +38,8 @@ class RangePartition(InputPartition):
 
 def read_partition(options: SourceOptions, schema: StructType, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
     if partition.value is not None:  # None is Spark's way to say that a batch read has no partitions
-        yield from _read(options, schema, partition.value, getattr(partition, "topic_id", None))
+        assert isinstance(partition, RangePartition)
+        yield from _read(options, schema, partition.value, partition.topic_id)
         settle()
 
 

@@ -6,7 +6,7 @@ truth: whatever a batch was planned by is in the offset that ends it, or can be 
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -71,17 +71,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Asked twice for the first batch: both answers must agree, or records between them would be lost."""
         if self._initial is None:
             contact(self._options.client, self._options.contact_timeout_ms)
-            offsets = look_up(self._start_of_query, self._options.look_up_attempts, self._options.look_up_pause_ms)
-            self._initial = Mark(offsets, self._topic_ids(offsets), self._name_of_query(None))
+            self._initial = look_up(
+                self._start_of_query, self._options.look_up_attempts, self._options.look_up_pause_ms
+            )
         return self._initial.to_json()
 
-    def _start_of_query(self) -> Offsets:
+    def _start_of_query(self) -> Mark:
         places = self._options.subscription.partitions(self._cluster)
+        ids = self._topic_ids(places)
         option, wanted = self._options.starting
         try:
-            return resolve(self._cluster, option, wanted, places)
+            offsets = resolve(self._cluster, option, wanted, places)
         except ValueError as error:
             raise ConfigError(str(error)) from None
+        return Mark(offsets, ids, self._name_of_query(None))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """One of the limits that are set: Spark knows no two at once, and says ReadAllAvailable for Trigger.Once."""
@@ -107,7 +110,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is not called for the last batch."""
         begin = Mark.from_json(start)
         if begin == self._initial:
-            return self._while_topics_go(lambda: self._next_end(begin, limit))._replace(first=begin.offsets).to_json()
+            end = self._while_topics_go(lambda: self._next_end(begin, limit))
+            remade = begin.remade(end.topic_ids)
+            first = {place: offset for place, offset in begin.offsets.items() if place[0] not in remade}
+            return end._replace(first=first).to_json()
         try:
             end = self._while_topics_go(lambda: self._next_end(begin, limit))
         finally:
@@ -144,11 +150,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Where a batch ends
 
     def _next_end(self, begin: Mark, limit: ReadLimit) -> Mark:
-        self._hear(begin)
-        until = Mark(self._up_to_target(begin.offsets), self._ids, self._name_of_query(begin.query))
-        start = self._starts(begin, until, is_first=begin == self._initial)
-        end = self._admitted(start, until.offsets, limit)
-        return until._replace(offsets=end) if end is not None else begin
+        while True:
+            self._hear(begin)
+            ends, query = self._up_to_target(begin.offsets), self._name_of_query(begin.query)
+            until = Mark(ends, self._ids, query)
+            start = self._starts(begin, until, is_first=begin == self._initial)
+            end = self._admitted(start, until.offsets, limit)
+            if end is None:
+                return begin
+            if self._are_the_same({place[0] for place, offset in end.items() if offset > start[place]}):
+                return until._replace(offsets=end)
+            time.sleep(self._options.look_up_pause_ms / 1000)  # not every broker may know of it yet
 
     def _up_to_target(self, begin: Offsets) -> Offsets:
         if self._target is None:
@@ -188,33 +200,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What the cluster holds
 
     def _hear(self, begin: Mark) -> None:
-        """Of the ends of all partitions. Where one lies before what was read already, it is asked for again: a new
-        leader may answer with an older end for a moment, and a topic may have been made anew."""
+        """Of the ends of all partitions, in `_latest`, of the topics with `_ids`. Where one lies before what was read
+        already, it is asked for again: a new leader may answer with an older end for a moment, and a topic may have
+        been made anew."""
         attempts = 0
         while True:
-            latest = self._cluster.latest(self._places(begin))
-            ids = self._topic_ids(latest)
-            if ids != self._confirmed(begin, latest, ids):
-                continue  # these may be the ends of another topic's logs
+            places = self._places(begin)
+            self._ids = self._topic_ids(places)
+            self._latest = latest = self._cluster.latest(places)
             attempts += 1
-            remade = begin.remade(ids)
+            remade = begin.remade(self._ids)
             if attempts >= self._options.look_up_attempts or not any(
                 latest[place] < begin.offsets.get(place, 0) and place[0] not in remade for place in latest
             ):
-                self._latest, self._ids = latest, ids
                 return
             time.sleep(self._options.look_up_pause_ms / 1000)
             self._options.subscription.expire(self._cluster)
 
-    def _confirmed(self, begin: Mark, latest: Offsets, ids: dict[str, str]) -> dict[str, str]:
-        """The ids of topics, asked for again where there is something to read: the end of a log does not tell which
-        topic of that name it belongs to, and what is known of the topic may be older."""
-        grown = {place[0] for place, offset in latest.items() if offset > begin.offsets.get(place, 0)}
-        if not grown & ids.keys():
-            return ids
-        gone = self._cluster.learn(grown, create=False)
-        self._cluster.expire(*gone)
-        return self._topic_ids(latest)
+    def _are_the_same(self, topics: set[str]) -> bool:
+        """Whether these topics have the ids that they had when the ends of their logs were asked for. A log's end does
+        not tell which topic of that name it belongs to, and what was known of the topic may have been older."""
+        topics = topics & self._ids.keys()
+        if topics:
+            learn = self._cluster.learn
+            refused = self._cluster.retrying("looking topics up again", lambda: learn(topics, create=False))
+            self._cluster.expire(*refused)
+        return all(id_text(self._cluster.topic_id(topic)) == self._ids[topic] for topic in topics)
 
     def _places(self, begin: Mark) -> list[TopicPartition]:
         def missing(error: UnknownTopic) -> None:
@@ -225,7 +236,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return self._options.subscription.partitions(self._cluster, missing)
 
-    def _topic_ids(self, places: Mapping[TopicPartition, int]) -> dict[str, str]:
+    def _topic_ids(self, places: Iterable[TopicPartition]) -> dict[str, str]:
         """Of the topics of these partitions, as metadata has them that was asked for before."""
         ids = {topic: id_text(self._cluster.topic_id(topic)) for topic in {topic for topic, _ in places}}
         return {topic: topic_id for topic, topic_id in ids.items() if topic_id}
@@ -319,10 +330,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _commit_group(self, done: Mark) -> None:
         group = self._options.client.group_id or f"{self._options.group_id_prefix}-{self._name_of_query(done.query)}"
         there = self._latest or done.offsets  # no broker takes a commit for what was deleted
-        self._groups.commit(
-            group,
-            {place: offset for place, offset in done.offsets.items() if offset <= there.get(place, -1)},
-        )
+        remade = done.remade(self._ids)  # and a topic made anew would take that of the old one
+        committed = {
+            place: offset
+            for place, offset in done.offsets.items()
+            if offset <= there.get(place, -1) and place[0] not in remade
+        }
+        self._groups.commit(group, committed)
 
 
 def _same(begin: Mark, end: Mark) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -10,7 +11,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pylog.connector.client.cluster import Cluster
-from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached, UnknownPartition, UnknownTopic
+from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached, TopicRemade, UnknownPartition, UnknownTopic
 from pylog.connector.spark.checkpoint import Mark
 from pylog.connector.spark.data_loss import met_by_task
 from pylog.connector.spark.errors import DataLoss
@@ -30,6 +31,10 @@ def read_to_the_end(reader: Any) -> Json:
     """The offset that ends a first batch, as the checkpoint has it."""
     end: Json = reader.latestOffset(reader.initialOffset(), ALL)
     return end
+
+
+def group_of(offset: Json) -> str:
+    return f"spark-kafka-source-{offset[NOTE]['query']}"
 
 
 # Retention
@@ -158,7 +163,47 @@ def test_a_topic_that_was_made_anew_is_not_read_on_because_the_old_one_is_still_
     produce(topic, 0, 8)
     with pytest.raises(DataLoss, match=rf"{topic}-0: the offsets from 5 on are gone: the topic '{topic}' was deleted"):
         failing.latestOffset(done, ALL)
+    assert cluster.committed_offsets(group_of(done)) == {}, "the new topic would take the old one's"
     assert planned(going_on, done, going_on.latestOffset(done, ALL)) == [OffsetRange(topic, 0, 0, 8)]
+
+
+def test_a_topic_that_is_made_anew_before_the_first_batch_is_read_from_its_first_offset(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 5)
+    options = {"startingOffsets": "latest", "failOnDataLoss": "false"}
+    reader = new_reader(topic, **options)
+    start = reader.initialOffset()
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1, 1)
+    produce(topic, 0, 8)
+    end = reader.latestOffset(start, ALL)
+    assert planned(reader, start, end) == [OffsetRange(topic, 0, 0, 8)]
+    assert planned(new_reader(topic, **options), start, end) == [OffsetRange(topic, 0, 0, 8)], "replayed"
+
+
+def test_ends_that_were_heard_in_part_before_a_topic_was_made_anew_are_asked_for_again(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(partitions=2)
+    produce(topic, 0, 9)
+    reader = new_reader(topic, failOnDataLoss="false")
+    start = reader.initialOffset()
+    heard = Cluster.latest
+
+    def interrupted(asked: Cluster, places: Any) -> Any:
+        monkeypatch.setattr(Cluster, "latest", heard)
+        old = asked.latest(places)
+        cluster.delete_topic(topic)
+        cluster.create_topic(topic, 2, 1)
+        produce(topic, 1, 4)
+        return {**old, (topic, 1): 4}
+
+    monkeypatch.setattr(Cluster, "latest", interrupted)
+    end = reader.latestOffset(start, ALL)
+    assert plain(end) == {topic: {"0": 0, "1": 4}}
+    assert planned(reader, start, end) == [OffsetRange(topic, 1, 0, 4)]
 
 
 def test_a_batch_whose_topic_was_made_anew_before_it_was_replayed_is_not_read_from_the_new_one(
@@ -265,6 +310,11 @@ def test_starting_behind_the_end_is_said_so(new_topic: NewTopic, produce: Produc
             RangeNotReached("t", 0, 12, 20, 12, 99),
             "t-0: the offsets [12, 20) are gone: the log ends",
             id="truncated within",
+        ),
+        pytest.param(
+            TopicRemade("t", UUID(int=1), UUID(int=2)),
+            "t-0: the offsets [5, 20) are gone: the topic 't' was deleted and made anew (its id was AAAAAAA",
+            id="another topic",
         ),
         pytest.param(
             UnknownTopic("t"), "t-0: the offsets [5, 20) are gone: the topic 't' does not exist", id="no topic"

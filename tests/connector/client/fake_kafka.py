@@ -308,8 +308,9 @@ class FakeKafka:
     def _fetch(self, node: int, request: fetch.FetchRequest, code: int, version: int) -> bytes:
         heads, bodies = [], []
         for wanted in request.partitions:
-            log = self.logs.get((wanted.topic, wanted.partition), FakeLog())
-            error = self._error(node, wanted.topic, wanted.partition, code)
+            topic = next(iter(self.logs))[0] if wanted.topic == TOPIC_ID.bytes else str(wanted.topic)
+            log = self.logs.get((topic, wanted.partition), FakeLog())
+            error = self._error(node, topic, wanted.partition, code)
             if not error and not log.start <= wanted.fetch_offset <= log.end:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
             records = b"" if error else log.read(wanted.fetch_offset, wanted.partition_max_bytes)

@@ -2,6 +2,7 @@ import pickle
 import socket
 import threading
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
@@ -286,6 +287,7 @@ def test_every_error_survives_pickling_with_its_message() -> None:
         errors.kafka_error(6, "fetching"),
         errors.kafka_error(9999, "fetching", "detail"),
         errors.UnknownTopic("t"),
+        errors.TopicRemade("t", UUID(int=1), UUID(int=2)),
         errors.UnknownPartition("t", 1, 1),
         errors.OffsetOutOfRange("t", 0, 5, 6, 7),
         errors.RangeNotReached("t", 0, 5, 6, 5, 100),

@@ -1,15 +1,16 @@
 import time
 from collections.abc import Callable, Iterable
+from uuid import UUID
 
 import pytest
 
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.connector.client.cluster import Cluster
-from pylog.connector.client.errors import CorruptRecords, NotKafka, OffsetOutOfRange, RangeNotReached
+from pylog.connector.client.errors import CorruptRecords, NotKafka, OffsetOutOfRange, RangeNotReached, TopicRemade
 from pylog.connector.client.fetcher import FetchedSet, fetch_range
 from pylog.storage.batch import walk
 from pylog.storage.records import Record, encode_batch
-from tests.connector.client.fake_kafka import FETCH, LIST_OFFSETS, METADATA, FakeKafka, Fault
+from tests.connector.client.fake_kafka import FETCH, LIST_OFFSETS, METADATA, TOPIC_ID, FakeKafka, Fault
 
 Connect = Callable[..., Cluster]
 PLACE = "orders", 0
@@ -225,3 +226,29 @@ def test_an_error_of_the_whole_answer_or_a_lasting_one_ends_the_reading(kafka: F
     with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED"):
         next(fetch_range(connect(kafka), *PLACE, 0, 5))
     assert not kafka.asked(LIST_OFFSETS)
+
+
+@pytest.mark.parametrize("version", [12, 18], ids=["by name", "by id"])
+def test_a_topic_is_read_as_the_one_that_has_the_id(kafka: FakeKafka, connect: Connect, version: int) -> None:
+    fill(kafka, 3)
+    kafka.version_max[FETCH] = version
+    kafka.faults[FETCH] += [
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    ]  # some learn of it later
+    assert ranges(fetch_range(connect(kafka), *PLACE, 0, 15, topic_id=TOPIC_ID)) == of_five(0, 15)
+    assert {request.version for request in kafka.asked(FETCH)} == {version}
+
+
+def test_brokers_that_have_no_ids_are_read_from_by_name(kafka: FakeKafka, connect: Connect) -> None:
+    fill(kafka, 3)
+    assert ranges(fetch_range(connect(kafka), *PLACE, 0, 15, topic_id=UUID(int=0))) == of_five(0, 15)
+    assert {request.version for request in kafka.asked(FETCH)} == {12}
+
+
+def test_another_topic_of_the_name_is_not_read_where_metadata_alone_tells(kafka: FakeKafka, connect: Connect) -> None:
+    fill(kafka, 3)
+    kafka.version_max[FETCH] = 12
+    with pytest.raises(TopicRemade, match=f"its id was {UUID(int=8)} and is {TOPIC_ID}"):
+        next(fetch_range(connect(kafka), *PLACE, 0, 15, topic_id=UUID(int=8)))
+    assert not kafka.asked(FETCH)
