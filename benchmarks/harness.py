@@ -15,7 +15,6 @@ Figures = Mapping[str, float]
 
 FAILURES_MAX = 2  # of one contender in one case; then it is given up
 FAILURE_CHARACTERS_MAX = 400
-TOUCHED_BYTES = 1 << 30  # of free memory, before each run
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,6 @@ def measure(cases: Sequence[Case], rounds: int) -> list[Result]:
 
 def _run(result: Result, contender: Contender, number: int) -> None:
     shown = f"{result.case.name} | {contender.name} | {f'round {number}' if number else 'warm-up'}"
-    _touch_memory()
     began = time.monotonic()
     try:
         figures = contender.run()
@@ -184,13 +182,6 @@ def _run(result: Result, contender: Contender, number: int) -> None:
     say(f"  {shown}: {values}  [{time.monotonic() - began:.1f} s]")
     if number:
         result.figures[contender.name][number] = figures
-
-
-def _touch_memory() -> None:
-    """A virtual machine that gives free memory back to its host must have each page from there again, at the first
-    touch. That takes six times the CPU of a write into the page cache (1.2 s a GB), falls on whoever comes first, and
-    hides what differs. So what the run will need is had before it begins."""
-    b"\1" * TOUCHED_BYTES  # made, and given back at once
 
 
 def say(line: str) -> None:

@@ -2,8 +2,12 @@
 
 They tell percentiles in whole milliseconds, cut off: what is returned is the middle of that millisecond."""
 
+import random
 import re
+import string
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from tests.support.java_tools import CONSUMER_PERFORMANCE, END_TO_END_LATENCY, PRODUCER_PERFORMANCE, run_kafka_tool
@@ -16,6 +20,7 @@ _LATENCIES = re.compile(r"Avg latency: ([\d.]+) ms\s+Percentiles: 50th = (\d+), 
 _RECORDS_PER_SECOND_COLUMN = 5
 _FETCHED_COLUMN = 4
 _MIDDLE_MS = 0.5
+PAYLOADS_BYTES = 10_000_000  # of which records are picked: no codec finds one twice in a batch, but for a few
 
 
 @dataclass(frozen=True)
@@ -47,19 +52,31 @@ class Latency(NamedTuple):
 def send(bootstrap_servers: str, topic: str, load: Load) -> Sent:
     """What ProducerPerformance tells of the records behind the warm-up, up to the last acknowledgement."""
     properties = ["--command-property", *load.settings] if load.settings else []
-    output = run_kafka_tool(
-        PRODUCER_PERFORMANCE,
-        *("--bootstrap-server", bootstrap_servers, "--topic", topic, "--throughput", str(load.records_per_second)),
-        *("--num-records", str(load.count), "--record-size", str(load.value_bytes)),
-        *("--warmup-records", str(int(load.count * WARM_UP_SHARE))),
-        *properties,
-        seconds_max=SECONDS_MAX,
-    )
+    with tempfile.NamedTemporaryFile(prefix="pylog-bench-") as payloads:
+        payloads.write(_payloads(load.value_bytes))
+        payloads.flush()
+        output = run_kafka_tool(
+            PRODUCER_PERFORMANCE,
+            *("--bootstrap-server", bootstrap_servers, "--topic", topic, "--throughput", str(load.records_per_second)),
+            *("--num-records", str(load.count), "--payload-file", payloads.name),
+            *("--warmup-records", str(int(load.count * WARM_UP_SHARE))),
+            *properties,
+            seconds_max=SECONDS_MAX,
+        )
     found = _SENT.findall(output)
     if not found:
         raise RuntimeError(f"ProducerPerformance printed no summary: {output[-500:]}")
     rate, p50_ms, p99_ms = found[-1]
     return Sent(float(rate), int(p50_ms) + _MIDDLE_MS, int(p99_ms) + _MIDDLE_MS)
+
+
+@cache
+def _payloads(value_bytes: int) -> bytes:
+    """A line each. The tool picks one for each record; left to itself it makes up every byte while the clock runs, and
+    at 1 KB does little else."""
+    letters = random.Random(value_bytes).choices(string.ascii_uppercase.encode(), k=PAYLOADS_BYTES)
+    text = bytes(letters)
+    return b"\n".join(text[at : at + value_bytes] for at in range(0, PAYLOADS_BYTES - value_bytes + 1, value_bytes))
 
 
 def receive(bootstrap_servers: str, topic: str, count: int) -> float:
