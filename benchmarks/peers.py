@@ -1,9 +1,9 @@
 """The brokers under measurement, side by side on 127.0.0.1, both with their defaults and data on the same disk.
 
 Two things are set, in both. A group's first member does not wait for others. And the files of a deleted topic go at
-once, so that a run finds the memory of the one before it: free memory that nobody has used for a while is given back to
-its host by a virtual machine, and to have a page of it again takes six times the CPU of writing to it (1.2 s a GB). That
-fell on one run or another, and hid what differs.
+once, so that a run finds the memory of the one before it: a virtual machine gives memory that is free for long back to
+its host, and to have a page of it again takes six times the CPU of writing to it (1.2 s a GB). That fell on one run or
+another, and hid what differs.
 """
 
 import contextlib
