@@ -104,7 +104,7 @@ class ClientConfig(SecurityConfig):
     acks: int = option(
         choice({"all": -1, "-1": -1, "1": 1, "0": 0}), -1, "who has a batch before it counts: all, 1, 0", _PRODUCER
     )
-    batch_size: int = option(integer(0), 128 << 10, "the bytes of records after which a batch is full", _PRODUCER)
+    batch_size: int = option(integer(0), 512 << 10, "the bytes of records after which a batch is full", _PRODUCER)
     linger_ms: int = option(MILLISECONDS, 5, "how long a batch that is not full waits for more records", _PRODUCER)
     max_block_ms: int = option(
         integer(0, INT64_MAX), 60_000, "how long sending waits for metadata, and for room in buffer.memory", _PRODUCER
