@@ -37,7 +37,7 @@ def _is_here(session: Any, settings: Any) -> bool:
 
 def _is_there(session: Any, name: str) -> bool:
     """It is no public class of Spark's: another release may call it otherwise."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     java = session._jvm.java.lang
     try:

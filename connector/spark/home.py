@@ -1,9 +1,9 @@
 """A Spark home in which Python processes find PySpark compiled, so that a streaming query starts a second sooner.
 
-Spark puts `python/lib/pyspark.zip` of its home first on the path of every Python process that it starts. The zip holds
-sources, and Python keeps nothing compiled of a zip: a process that is not forked from another compiles PySpark before
-it does anything. The planner of a streaming query is such a process. Here the installed package, compiled, stands
-where the zip would; everything else is linked to.
+Spark puts `pyspark.zip` and Py4J's zip, of `python/lib` in its home, first on the path of every Python process that it
+starts. They hold sources, and Python keeps nothing compiled of a zip: a process that is not forked from another
+compiles PySpark before it does anything. The planner of a streaming query is such a process. Here the installed
+packages, compiled, stand where the zips would; everything else is linked to.
 
 For Spark on this machine only: a cluster is sent the zip itself.
 """
@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 _PYTHON, _LIBRARIES, _ZIP = "python", "lib", "pyspark.zip"
@@ -72,19 +72,25 @@ def _is_local(master: str | None, installed: Path, environment: Mapping[str, str
 
 
 def _made(installed: Path) -> Path:
+    import py4j
+    from py4j.version import __version__ as py4j_version
+
+    packages = {_ZIP: installed, f"py4j-{py4j_version}-src.zip": Path(py4j.__file__).parent}
     home = Path(tempfile.mkdtemp(prefix="pylog-spark-home-"))
-    libraries = home / _PYTHON / _LIBRARIES
-    (libraries / _ZIP).mkdir(parents=True)
-    (libraries / _ZIP / "pyspark").symlink_to(installed)
-    _link(installed, home, but=_PYTHON)
-    _link(installed / _PYTHON, home / _PYTHON, but=_LIBRARIES)
-    _link(installed / _PYTHON / _LIBRARIES, libraries, but=_ZIP)
+    _link(installed, home, but={_PYTHON})
+    _link(installed / _PYTHON, home / _PYTHON, but={_LIBRARIES})
+    _link(installed / _PYTHON / _LIBRARIES, home / _PYTHON / _LIBRARIES, but=packages)
+    for zip_name, package in packages.items():
+        if (installed / _PYTHON / _LIBRARIES / zip_name).exists():  # Py4J of another version stays as it is
+            (home / _PYTHON / _LIBRARIES / zip_name).mkdir()
+            (home / _PYTHON / _LIBRARIES / zip_name / package.name).symlink_to(package)
     return home
 
 
-def _link(folder: Path, at: Path, but: str) -> None:
+def _link(folder: Path, at: Path, but: Container[str]) -> None:
+    at.mkdir(exist_ok=True)
     for entry in folder.iterdir():
-        if entry.name != but:
+        if entry.name not in but:
             (at / entry.name).symlink_to(entry)
 
 

@@ -1,4 +1,4 @@
-"""The Spark home of `pylog.spark_session`: its Python processes find PySpark compiled, and nothing else differs."""
+"""The Spark home of `pylog.spark_session`: Python processes find PySpark and Py4J compiled, and nothing else differs."""
 
 import contextlib
 import os
@@ -11,10 +11,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import py4j.version
+
 from pylog.connector.spark import home
 from tests.support.java import JavaUnavailable, java_command
 
 DEADLINE_S = 120
+PY4J = py4j.version.__version__
 WHERE_FROM = """
 import os, sys, tempfile
 import pylog
@@ -28,7 +31,10 @@ session = pylog.spark_session(
 
 def where(_):
     import pyspark, py4j
-    return os.path.isfile(pyspark.__spec__.cached), os.path.realpath(pyspark.__file__), py4j.__file__
+    found = []
+    for package in (pyspark, py4j):
+        found += os.path.isfile(package.__spec__.cached), ".zip" in package.__file__, os.path.realpath(package.__file__)
+    return found
 
 print(*session.sparkContext.parallelize([0], 1).map(where).first(), os.environ.get("SPARK_HOME"), sep="\\n")
 session.stop()
@@ -44,18 +50,24 @@ def installed(tmp_path: Path) -> Path:
     for name in ("bin", "jars"):
         (folder / name).mkdir()
         (folder / name / f"of-{name}").touch()
-    for name in ("__init__.py", "python/lib/pyspark.zip", "python/lib/py4j-src.zip"):
+    for name in (
+        "__init__.py",
+        "python/lib/pyspark.zip",
+        f"python/lib/py4j-{PY4J}-src.zip",
+        "python/lib/py4j-0-src.zip",
+    ):
         (folder / name).touch()
     return folder
 
 
-def test_the_package_stands_where_the_zip_was_and_all_else_is_what_it_was(
+def test_the_packages_stand_where_their_zips_were_and_all_else_is_what_it_was(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made = home._made(installed)
     assert (made / "python/lib/pyspark.zip/pyspark/__init__.py").resolve() == installed / "__init__.py"
-    assert (made / "python/lib/py4j-src.zip").resolve() == installed / "python/lib/py4j-src.zip"
+    assert (made / f"python/lib/py4j-{PY4J}-src.zip/py4j/version.py").resolve() == Path(py4j.version.__file__).resolve()
+    assert (made / "python/lib/py4j-0-src.zip").resolve() == installed / "python/lib/py4j-0-src.zip", "another version"
     assert (made / "jars/of-jars").resolve() == installed / "jars/of-jars"
     for folder in (".", "python", "python/lib"):
         assert {one.name for one in (made / folder).iterdir()} == {one.name for one in (installed / folder).iterdir()}
@@ -171,9 +183,10 @@ def test_a_worker_imports_the_package_compiled(tmp_path: Path) -> None:
         timeout=DEADLINE_S,
         check=True,
     )
-    is_compiled, package, py4j, spark_home = run.stdout.splitlines()[-4:]
-    assert is_compiled == "True"
-    assert Path(package) == Path(pyspark.__file__).resolve()
-    assert ".zip" in py4j, "it comes from the home still"
+    *found, spark_home = run.stdout.splitlines()[-7:]
+    for package, (is_compiled, is_of_the_home, path) in zip((pyspark, py4j), (found[:3], found[3:]), strict=True):
+        assert is_compiled == "True"
+        assert is_of_the_home == "True"
+        assert Path(path) == Path(str(package.__file__)).resolve()
     assert spark_home == "None"
     assert not list(tmp_path.glob("pylog-spark-home-*")), "it goes with the process"

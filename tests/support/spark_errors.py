@@ -16,7 +16,7 @@ def refusal(action: Callable[[], Any]) -> str:
 
 def failure(action: Callable[[], Any]) -> str:
     """The same where the JVM may speak for itself: Spark's own sink throws what PySpark has no name for."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
