@@ -6,12 +6,28 @@ few kilobytes cannot ask for all memory. Each library is imported at first use.
 """
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pylog.storage.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
 
+if TYPE_CHECKING:
+    import zstandard
+
 Buffer = bytes | bytearray | memoryview
+
+
+class _OfThread(threading.local):
+    """What is dear to make and used again. It must not be used by two threads at a time."""
+
+    def __init__(self) -> None:
+        self.zstd_compressors: dict[int, zstandard.ZstdCompressor] = {}  # by level
+        self.zstd_decompressor: zstandard.ZstdDecompressor | None = None
+
+
+_of_thread = _OfThread()
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_BY_NAME = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
@@ -22,6 +38,8 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LZ4_OUTPUT_BYTES_MIN = 64 * 1024
+_ZSTD_LEVEL = 3  # zstd's default, and Kafka's
+_ZSTD_NEAR_BYTES = 128 * 1024
 _ZSTD_INPUT_BYTES = 1024  # at most 32 MB come out of that: a block takes 4 bytes and gives 128 KB
 
 
@@ -109,8 +127,10 @@ def _unsnappy_raw(data: Buffer, bytes_max: int) -> bytes:
 def _lz4(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
-    # Java refuses linked blocks
-    out: bytes = lz4.frame.compress(data, compression_level=level or 0, block_linked=False)
+    # Java refuses linked blocks. Those of 64 KB, the default, take half as much time again: for what is that short the
+    # library keeps positions in 16 bits. It takes them itself where they hold all of the data.
+    size = lz4.frame.BLOCKSIZE_MAX256KB
+    out: bytes = lz4.frame.compress(data, compression_level=level or 0, block_linked=False, block_size=size)
     return out
 
 
@@ -134,15 +154,29 @@ def _unlz4(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
+    level = _ZSTD_LEVEL if level is None else level
+    compressor = _of_thread.zstd_compressors.get(level)
+    if compressor is None:
+        compressor = _of_thread.zstd_compressors[level] = _zstd_compressor(level)
+    return compressor.compress(data)
+
+
+def _zstd_compressor(level: int) -> "zstandard.ZstdCompressor":
+    """Of a fast level, one that looks back no further than 128 KB, and so keeps its tables in the processor's cache: a
+    quarter less time for batches of 512 KB, to the same size. Whoever asks for more gets all that the level has."""
     import zstandard
 
-    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    near = {"source_size": _ZSTD_NEAR_BYTES} if level <= _ZSTD_LEVEL else {}
+    parameters = zstandard.ZstdCompressionParameters.from_level(level, **near)
+    return zstandard.ZstdCompressor(compression_params=parameters)
 
 
 def _unzstd(data: Buffer, bytes_max: int) -> bytes:
     import zstandard
 
-    decompressor = zstandard.ZstdDecompressor()
+    decompressor = _of_thread.zstd_decompressor
+    if decompressor is None:
+        decompressor = _of_thread.zstd_decompressor = zstandard.ZstdDecompressor()
     size = zstandard.frame_content_size(data)
     if size > bytes_max:
         raise _too_large(bytes_max)

@@ -1,7 +1,9 @@
 """Every codec both ways, what foreign writers write, and bombs."""
 
 import gzip
+import random
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import cramjam
@@ -102,3 +104,38 @@ def test_a_zstd_frame_that_claims_a_huge_size_allocates_nothing() -> None:
     header = b"\x28\xb5\x2f\xfd" + bytes([0xE0]) + struct.pack("<Q", 1 << 50)
     with pytest.raises(BatchTooLarge):
         decompress(ZSTD, header)
+
+
+def test_what_a_broken_frame_left_behind_is_not_seen_by_the_next() -> None:
+    """Compressors and decompressors are used again, also behind one that failed."""
+    whole = compress(ZSTD, TEXT)
+    unsized = zstandard.ZstdCompressor(write_content_size=False).compress(TEXT)
+    for damaged in (whole[:-9], unsized[:-9], b"\0" * 40):
+        with pytest.raises(CorruptBatch):
+            decompress(ZSTD, damaged)
+        assert bytes(decompress(ZSTD, whole)) == bytes(decompress(ZSTD, unsized)) == TEXT
+        assert compress(ZSTD, TEXT) == whole
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_threads_do_not_share_what_is_used_again(codec: int) -> None:
+    texts = [bytes([letter]) * 300_000 + TEXT for letter in b"abcdefgh"]
+
+    def is_kept(text: bytes) -> bool:
+        return all(bytes(decompress(codec, compress(codec, text))) == text for _ in range(20))
+
+    with ThreadPoolExecutor(len(texts)) as threads:
+        assert all(threads.map(is_kept, texts))
+
+
+def test_a_fast_zstd_looks_near_and_a_high_level_looks_far() -> None:
+    """A page of noise that comes again after 256 KB."""
+    noise = random.Random(1).randbytes(256 << 10)
+    assert len(compress(ZSTD, noise + noise)) > 1.9 * len(noise)
+    assert len(compress(ZSTD, noise + noise, 9)) < 1.1 * len(noise)
+
+
+def test_long_data_stands_in_lz4_blocks_of_256_kb_and_short_data_in_small_ones() -> None:
+    for text, block_bytes in ((TEXT, 256 << 10), (TEXT[:1000], 64 << 10)):
+        found = lz4.frame.get_frame_info(compress(LZ4, text))
+        assert (found["block_size"], found["block_linked"]) == (block_bytes, False)
