@@ -52,6 +52,7 @@ class PartitionQueue:
         "next_sequence",
         "node",
         "place",
+        "resent",
         "retry_at",
         "waiting",
     )
@@ -65,6 +66,7 @@ class PartitionQueue:
         self.next_sequence = 0
         self.has_gap = False  # a sequence was given up that batches behind it count on
         self.is_proven = False  # the leader has taken a batch, and refused none since
+        self.resent = 0  # of those in flight: sent before
         self.retry_at = 0.0
         self.failures = 0
         self.error: ClientError | None = None  # the last
@@ -74,13 +76,37 @@ class PartitionQueue:
         self._orders += 1
         return (self._orders,)
 
+    def send(self) -> PendingBatch:
+        """The first that waits is in flight."""
+        batch = self.waiting.popleft()
+        self.in_flight.append(batch)
+        batch.is_full = True
+        batch.attempts += 1
+        self.resent += batch.attempts > 1
+        return batch
+
+    def remove(self, batch: PendingBatch) -> None:
+        """Wherever it is."""
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+            self.resent -= batch.attempts > 1
+        else:
+            self.waiting.remove(batch)
+
     def put_back(self, batch: PendingBatch) -> None:
         """To its place among those that wait."""
-        self.in_flight.remove(batch)
+        self.remove(batch)
         behind = 0
         while behind < len(self.waiting) and self.waiting[behind].order < batch.order:
             behind += 1
         self.waiting.insert(behind, batch)
+
+    def next_deadline(self) -> float | None:
+        """Of what is not given up: later batches have later ones."""
+        for batch in self.in_flight:
+            if batch.promise.outcome is None:
+                return batch.deadline
+        return self.waiting[0].deadline if self.waiting else None
 
     def is_first(self, batch: PendingBatch) -> bool:
         """Whether all that was sent before it is settled."""
@@ -170,8 +196,12 @@ class Accumulator:
 
     def next_due(self, now: float) -> float | None:
         """When more may leave than now, or something is given up, if nothing else happens."""
-        times = [at for queue in self._busy.values() if (at := self._due_at(queue)) is not None and at > now]
-        times += [batch.deadline for queue in self._busy.values() for batch in _oldest(queue)]
+        times: list[float] = []
+        for queue in self._busy.values():
+            if (due := self._due_at(queue)) is not None and due > now:
+                times.append(due)
+            if (deadline := queue.next_deadline()) is not None:
+                times.append(deadline)
         return min(times, default=None)
 
     def _due_at(self, queue: PartitionQueue) -> float | None:
@@ -183,7 +213,7 @@ class Accumulator:
             return None
         if first.attempts:
             return queue.retry_at
-        if any(batch.attempts > 1 for batch in queue.in_flight):
+        if queue.resent:
             return None
         if first.is_full or len(queue.waiting) > 1 or self.waiting_for_room or self.flushing:
             return queue.retry_at
@@ -191,15 +221,10 @@ class Accumulator:
 
     def take(self, queue: PartitionQueue) -> PendingBatch:
         """The first batch of a queue that is due: it is in flight, and its sequence is its own."""
-        batch = queue.waiting[0]
-        if batch.sequence is None and self._config.enable_idempotence:
-            self._number(queue, batch)
-        queue.waiting.popleft()
-        queue.in_flight.append(batch)
-        batch.is_full = True
-        batch.attempts += 1
+        if queue.waiting[0].sequence is None and self._config.enable_idempotence:
+            self._number(queue, queue.waiting[0])
         self._busy[queue.place] = self._busy.pop(queue.place)
-        return batch
+        return queue.send()
 
     def _number(self, queue: PartitionQueue, batch: PendingBatch) -> None:
         assert self.identity is not None
@@ -291,7 +316,8 @@ class Accumulator:
         """Those whose time is up. One in flight stays there until it is answered, since others count on it."""
         found: list[PendingBatch] = []
         for queue in list(self._busy.values()):
-            found += [batch for batch in queue.in_flight if batch.deadline <= now and batch.promise.outcome is None]
+            if queue.in_flight and queue.in_flight[0].deadline <= now:
+                found += [batch for batch in queue.in_flight if batch.deadline <= now and batch.promise.outcome is None]
             while queue.waiting and queue.waiting[0].deadline <= now:
                 found.append(queue.waiting[0])
                 self.give_up(queue.waiting[0])
@@ -306,7 +332,7 @@ class Accumulator:
         return self._queues[batch.place].error
 
     def _settle(self, queue: PartitionQueue, batch: PendingBatch) -> None:
-        (queue.in_flight if batch in queue.in_flight else queue.waiting).remove(batch)
+        queue.remove(batch)
         self._release(batch)
         if not queue.in_flight and not queue.waiting:
             self._busy.pop(queue.place, None)
@@ -322,10 +348,3 @@ class Accumulator:
         for queue in list(self._busy.values()):
             if queue.place[0] in wanted:
                 yield from list(queue.waiting)
-
-
-def _oldest(queue: PartitionQueue) -> Iterator[PendingBatch]:
-    """The first that waits, and those in flight that are not given up yet."""
-    yield from (batch for batch in queue.in_flight if batch.promise.outcome is None)
-    if queue.waiting:
-        yield queue.waiting[0]

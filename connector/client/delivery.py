@@ -11,6 +11,7 @@ from pylog.connector.client.errors import ClientError
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+_waiters = threading.Lock()  # between who begins to wait for a batch and who tells its outcome
 UNKNOWN_OFFSET = -1  # nobody said where: acks=0, or a copy that the broker had already and no longer remembers
 
 
@@ -56,7 +57,7 @@ class Listener(Protocol):
 class BatchPromise:
     """The outcome of one batch, or, when it had to be cut in two, its halves."""
 
-    __slots__ = ("_done", "_listeners", "halves", "outcome", "partition", "record_count", "topic")
+    __slots__ = ("_listeners", "_waiter", "halves", "outcome", "partition", "record_count", "topic")
 
     def __init__(self, topic: str, partition: int, record_count: int = 0) -> None:
         self.topic = topic
@@ -64,8 +65,12 @@ class BatchPromise:
         self.record_count = record_count
         self.outcome: Outcome | None = None
         self.halves: tuple[BatchPromise, int, BatchPromise] | None = None
-        self._done = threading.Event()
+        self._waiter: threading.Event | None = None  # made by who waits: most batches have none
         self._listeners: list[Listener] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self.outcome is not None or self.halves is not None
 
     def add(self, listener: Listener) -> None:
         """Called by whoever holds the batch, before it is resolved."""
@@ -75,7 +80,7 @@ class BatchPromise:
         """The first outcome counts. Listeners are called in this thread, which holds no lock."""
         if self.outcome is None:
             self.outcome = outcome
-            self._done.set()
+            self._wake()
             for listener in self._listeners:
                 listener.resolved(self, outcome)
             self._listeners.clear()
@@ -88,13 +93,23 @@ class BatchPromise:
         for listener in self._listeners:
             listener.split(self, head, head_count, tail)
         self._listeners.clear()
-        self._done.set()
+        self._wake()
         return head, tail
+
+    def _wake(self) -> None:
+        with _waiters:
+            if self._waiter is not None:
+                self._waiter.set()
 
     def wait(self, deadline: float | None) -> bool:
         """Whether it is done; `deadline` is by `time.monotonic`."""
-        if not self._done.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
-            return False
+        with _waiters:
+            if not self.is_done and self._waiter is None:
+                self._waiter = threading.Event()
+        if not self.is_done:
+            assert self._waiter is not None
+            if not self._waiter.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                return False
         return self.halves is None or (self.halves[0].wait(deadline) and self.halves[2].wait(deadline))
 
     def of(self, index: int) -> "tuple[BatchPromise, int]":

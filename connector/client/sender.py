@@ -152,12 +152,11 @@ class Sender:
                 no_identity = self._accumulator.needs_identity
                 leaderless: set[tuple[str, int]] = set()
                 requests = {} if no_identity or self.fatal else self._fill(now, leaderless)
-                if not requests:
-                    self._sleeps = True  # from here on callers ring
-                    wake_at = self._accumulator.next_due(now)
+                self._sleeps = True  # from here on callers ring
+                wake_at = self._accumulator.next_due(now)
             for node, request in requests.items():
                 self._dispatch(node, request)
-            if requests:
+            if any(self._can_send(node) for node in requests):
                 continue
             if self.fatal is None and (no_identity or leaderless):
                 if now >= self._ask_at and self._ask(no_identity, leaderless):
@@ -175,8 +174,7 @@ class Sender:
                 continue
             if queue.in_flight and queue.node != node:
                 continue
-            link = self._links.get(node)
-            if link is not None and not link.has_room(self._config.max_in_flight_requests_per_connection):
+            if not self._can_send(node):
                 continue
             request = requests.get(node) or requests.setdefault(node, _Request())
             size_bytes = queue.waiting[0].size_bytes
@@ -185,6 +183,11 @@ class Sender:
                 queue.node = node
                 request.size_bytes += size_bytes
         return requests
+
+    def _can_send(self, node: int) -> bool:
+        """Another request, as far as is known."""
+        link = self._links.get(node)
+        return link is None or link.has_room(self._config.max_in_flight_requests_per_connection)
 
     def _dispatch(self, node: int, request: _Request) -> None:
         link = self._links.get(node)
