@@ -40,7 +40,7 @@ def cases(running: list[RunningBroker], options: Options) -> list[Case]:
     return made
 
 
-def _timed(read: Callable[[RunningBroker, str, int], float], broker: RunningBroker, topic: str, load: Load) -> Figures:
+def _timed(read: "Read", broker: RunningBroker, topic: str, load: Load) -> Figures:
     cpu = broker.cpu_seconds()
     rate = read(broker, topic, load.count)
     return {RATE.name: rate, CPU.name: (broker.cpu_seconds() - cpu) / load.gigabytes}
@@ -65,4 +65,8 @@ def _drain(broker: RunningBroker, topic: str, count: int) -> float:
     return count / (time.perf_counter() - began)
 
 
-READERS = {"ConsumerPerformance": (_consume, TARGETS), "raw drain": (_drain, {CPU.name: CPU_TARGET})}
+Read = Callable[[RunningBroker, str, int], float]
+READERS: dict[str, tuple[Read, dict[str, Target]]] = {
+    "ConsumerPerformance": (_consume, TARGETS),
+    "raw drain": (_drain, {}),
+}
