@@ -27,7 +27,7 @@ class Work:
     partitions: int = PARTITIONS
 
 
-# A request holds a record of each partition at the least: only with one partition is nothing put together.
+# A request takes a batch of every partition that has one: only with one partition is a record alone.
 WORKS = {
     "100 B, default batching, acks=all": Work(Load(3_000_000, 100), DEFAULT_TARGETS),
     "100 B, 64 KB batches, 5 ms linger": Work(Load(3_000_000, 100, BATCHED), BATCHED_TARGETS),

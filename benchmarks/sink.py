@@ -59,9 +59,8 @@ class Work:
 
 
 MEMORY, PARQUET, STREAM = "batch from memory", "batch from Parquet", f"stream of {TRIGGERS} triggers from Parquet"
-PLAIN = Work(MEMORY)
 WORKS = (
-    PLAIN,
+    Work(MEMORY),
     Work(MEMORY, has_keys=True),
     Work(MEMORY, "lz4"),
     Work(MEMORY, "zstd"),
@@ -82,7 +81,7 @@ def run(options: Options) -> Outcome:
                 cases = [
                     _case(session, formats, broker, rows if work.kind == MEMORY else rows.of_files, work)
                     for work in WORKS
-                    for broker in (found.running if work == PLAIN else found.running[:1])
+                    for broker in found.running
                 ]
                 cases += sink_table.cases(value_bytes, found.running[0], options)
                 results += measure(cases, options.rounds)

@@ -23,7 +23,7 @@ class _OfThread(threading.local):
     """What is dear to make and used again. It must not be used by two threads at a time."""
 
     def __init__(self) -> None:
-        self.zstd_compressors: dict[int, zstandard.ZstdCompressor] = {}  # by level
+        self.zstd_compressors: dict[tuple[int, bool], zstandard.ZstdCompressor] = {}  # by level, and whether near
         self.zstd_decompressor: zstandard.ZstdDecompressor | None = None
 
 
@@ -155,35 +155,37 @@ def _unlz4(data: Buffer, bytes_max: int) -> bytes:
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
     level = _ZSTD_LEVEL if level is None else level
-    compressor = _of_thread.zstd_compressors.get(level)
+    is_near = level == _ZSTD_LEVEL and len(data) > _ZSTD_NEAR_BYTES
+    compressor = _of_thread.zstd_compressors.get((level, is_near))
     if compressor is None:
-        compressor = _of_thread.zstd_compressors[level] = _zstd_compressor(level)
+        compressor = _of_thread.zstd_compressors[level, is_near] = _zstd_compressor(level, is_near)
     return compressor.compress(data)
 
 
-def _zstd_compressor(level: int) -> "zstandard.ZstdCompressor":
-    """Of a fast level, one that looks back no further than 128 KB, and so keeps its tables in the processor's cache: a
-    quarter less time for batches of 512 KB, to the same size. Whoever asks for more gets all that the level has."""
+def _zstd_compressor(level: int, is_near: bool) -> "zstandard.ZstdCompressor":
+    """A near one looks back no further than 128 KB, so that its tables stay in the processor's cache: a quarter less
+    time for batches of 512 KB. What comes again from further away is not found; other levels look for it."""
     import zstandard
 
-    near = {"source_size": _ZSTD_NEAR_BYTES} if level <= _ZSTD_LEVEL else {}
-    parameters = zstandard.ZstdCompressionParameters.from_level(level, **near)
+    if not is_near:
+        return zstandard.ZstdCompressor(level=level)
+    parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=_ZSTD_NEAR_BYTES)
     return zstandard.ZstdCompressor(compression_params=parameters)
 
 
 def _unzstd(data: Buffer, bytes_max: int) -> bytes:
     import zstandard
 
-    decompressor = _of_thread.zstd_decompressor
-    if decompressor is None:
-        decompressor = _of_thread.zstd_decompressor = zstandard.ZstdDecompressor()
     size = zstandard.frame_content_size(data)
     if size > bytes_max:
         raise _too_large(bytes_max)
     if size >= 0:
+        decompressor = _of_thread.zstd_decompressor
+        if decompressor is None:
+            decompressor = _of_thread.zstd_decompressor = zstandard.ZstdDecompressor()
         return decompressor.decompress(data, max_output_size=size, allow_extra_data=False)
     # Java streams, so its frames do not say their size: a little goes in at a time, and what comes out is counted
-    stream = decompressor.decompressobj()
+    stream = zstandard.ZstdDecompressor().decompressobj()  # not kept: it holds a window of up to 128 MB
     parts: list[bytes] = []
     room, view = bytes_max, memoryview(data)
     for start in range(0, len(view), _ZSTD_INPUT_BYTES):

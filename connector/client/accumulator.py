@@ -2,7 +2,8 @@
 
 No I/O, no clock, no lock: callers bring the time and keep each other out. Invariants, for each partition:
 
-- `in_flight`, then `waiting`, are its batches in the order of `send`; only the last one is still filled.
+- `in_flight`, then `waiting`, are its batches in the order of `send`, but for what came back, which waits before those
+  that were sent after it; only the last one is still filled.
 - A batch may leave when it is full, has waited `linger.ms`, somebody waits for memory, or somebody flushes; one that
   comes back leaves again after a pause.
 - What is in flight is so to one leader: when another takes over, nothing follows before all of it is answered.
@@ -95,18 +96,21 @@ class PartitionQueue:
 
     def put_back(self, batch: PendingBatch) -> None:
         """To its place among those that wait."""
+        assert batch in self.in_flight
         self.remove(batch)
         behind = 0
         while behind < len(self.waiting) and self.waiting[behind].order < batch.order:
             behind += 1
         self.waiting.insert(behind, batch)
 
-    def next_deadline(self) -> float | None:
-        """Of what is not given up: later batches have later ones."""
+    def deadlines(self) -> Iterator[float]:
+        """The first of what waits, and of what is in flight and not given up: those behind have later ones."""
+        if self.waiting:
+            yield self.waiting[0].deadline
         for batch in self.in_flight:
             if batch.promise.outcome is None:
-                return batch.deadline
-        return self.waiting[0].deadline if self.waiting else None
+                yield batch.deadline
+                return
 
     def is_first(self, batch: PendingBatch) -> bool:
         """Whether all that was sent before it is settled."""
@@ -200,8 +204,7 @@ class Accumulator:
         for queue in self._busy.values():
             if (due := self._due_at(queue)) is not None and due > now:
                 times.append(due)
-            if (deadline := queue.next_deadline()) is not None:
-                times.append(deadline)
+            times += queue.deadlines()
         return min(times, default=None)
 
     def _due_at(self, queue: PartitionQueue) -> float | None:

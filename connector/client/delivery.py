@@ -11,7 +11,6 @@ from pylog.connector.client.errors import ClientError
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-_waiters = threading.Lock()  # between who begins to wait for a batch and who tells its outcome
 UNKNOWN_OFFSET = -1  # nobody said where: acks=0, or a copy that the broker had already and no longer remembers
 
 
@@ -57,7 +56,7 @@ class Listener(Protocol):
 class BatchPromise:
     """The outcome of one batch, or, when it had to be cut in two, its halves."""
 
-    __slots__ = ("_listeners", "_waiter", "halves", "outcome", "partition", "record_count", "topic")
+    __slots__ = ("_listeners", "_waiters", "halves", "outcome", "partition", "record_count", "topic")
 
     def __init__(self, topic: str, partition: int, record_count: int = 0) -> None:
         self.topic = topic
@@ -65,11 +64,11 @@ class BatchPromise:
         self.record_count = record_count
         self.outcome: Outcome | None = None
         self.halves: tuple[BatchPromise, int, BatchPromise] | None = None
-        self._waiter: threading.Event | None = None  # made by who waits: most batches have none
+        self._waiters: list[threading.Event] = []  # of who waits: for most batches nobody does
         self._listeners: list[Listener] = []
 
     @property
-    def is_done(self) -> bool:
+    def _is_done(self) -> bool:
         return self.outcome is not None or self.halves is not None
 
     def add(self, listener: Listener) -> None:
@@ -97,20 +96,25 @@ class BatchPromise:
         return head, tail
 
     def _wake(self) -> None:
-        with _waiters:
-            if self._waiter is not None:
-                self._waiter.set()
+        for waiter in tuple(self._waiters):
+            waiter.set()
 
     def wait(self, deadline: float | None) -> bool:
-        """Whether it is done; `deadline` is by `time.monotonic`."""
-        with _waiters:
-            if not self.is_done and self._waiter is None:
-                self._waiter = threading.Event()
-        if not self.is_done:
-            assert self._waiter is not None
-            if not self._waiter.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                return False
+        """Whether all of it is done; `deadline` is by `time.monotonic`."""
+        if not self.wait_here(deadline):
+            return False
         return self.halves is None or (self.halves[0].wait(deadline) and self.halves[2].wait(deadline))
+
+    def wait_here(self, deadline: float | None) -> bool:
+        """Whether it is done, or was cut in two."""
+        if not self._is_done:
+            waiter = threading.Event()
+            self._waiters.append(waiter)
+            # Looked at again: whoever made it done before the line above has woken nobody.
+            if not self._is_done:
+                waiter.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            self._waiters.remove(waiter)
+        return self._is_done
 
     def of(self, index: int) -> "tuple[BatchPromise, int]":
         """The promise that has this record, and the record's place in it."""
@@ -148,7 +152,7 @@ class DeliveryFuture:
             promise, _ = self._promise.of(self._index)
             if promise.outcome is not None:
                 return promise.outcome.error
-            if not promise.wait(deadline):
+            if not promise.wait_here(deadline):
                 raise TimeoutError(f"nothing is known of the record after {timeout} s: it may still be written")
 
     def _metadata(self) -> RecordMetadata:

@@ -152,7 +152,7 @@ class Sender:
                 no_identity = self._accumulator.needs_identity
                 leaderless: set[tuple[str, int]] = set()
                 requests = {} if no_identity or self.fatal else self._fill(now, leaderless)
-                self._sleeps = True  # from here on callers ring
+                self._sleeps = True  # from here on callers ring: what they bring is not in `wake_at`
                 wake_at = self._accumulator.next_due(now)
             for node, request in requests.items():
                 self._dispatch(node, request)

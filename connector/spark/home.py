@@ -5,7 +5,7 @@ starts. They hold sources, and Python keeps nothing compiled of a zip: a process
 compiles PySpark before it does anything. The planner of a streaming query is such a process. Here the installed
 packages, compiled, stand where the zips would; everything else is linked to.
 
-For Spark on this machine only: a cluster is sent the zip itself.
+For Spark on this machine only: a cluster is sent the zips themselves.
 """
 
 import atexit

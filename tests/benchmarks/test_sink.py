@@ -76,9 +76,9 @@ def write_none(*arguments: Any) -> dict[str, float]:
 
 def test_rows_that_do_not_stand_in_the_topic_are_no_figure(spark: SparkSession) -> None:
     rows = Rows(1000, 2000, 100, spark.range(1), "nowhere")
-    assert sink._timed(spark, held(1000), rows, sink.PLAIN, write_none, "noop", {})[sink.ROWS.name] > 0
+    assert sink._timed(spark, held(1000), rows, sink.WORKS[0], write_none, "noop", {})[sink.ROWS.name] > 0
     with pytest.raises(RuntimeError, match="999 records stand"):
-        sink._timed(spark, held(999), rows, sink.PLAIN, write_none, "noop", {})
+        sink._timed(spark, held(999), rows, sink.WORKS[0], write_none, "noop", {})
 
 
 def test_rows_that_python_sent_are_counted_too() -> None:

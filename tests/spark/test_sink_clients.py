@@ -73,6 +73,21 @@ def test_sparks_own_source_reads_them_too(spark_kafka: "SparkSession", topic: st
     assert from_jvm(read(topic, format="kafka", includeHeaders="true")) == RECORDS
 
 
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_others_read_batches_of_half_a_megabyte(
+    spark_kafka: "SparkSession", new_topic: NewTopic, read: Read, write: Write, bootstrap_servers: str, codec: str
+) -> None:
+    """Whose lz4 blocks are larger than a small batch's, and whose zstd does not look back all of their way."""
+    topic, count = new_topic(), 4_000
+    rows = spark_kafka.range(count).selectExpr("concat(sha2(cast(id as string), 512), repeat('same ', 20)) value")
+    values = [row["value"].encode() for row in rows.orderBy("value").collect()]
+    write(rows.coalesce(1), topic, **{"kafka.compression.type": codec})
+    for client in CLIENTS:
+        found = client.consume(bootstrap_servers, topic, count)
+        assert sorted(one.value or b"" for one in found) == values, type(client).__name__
+    assert sorted(bytes(row["value"]) for row in read(topic, format="kafka").select("value").collect()) == values
+
+
 def everything(servers: str, topic: str, count: int) -> list[Any]:
     """All messages of all partitions, in the order of each; Spark would start a task for each partition."""
     from confluent_kafka import Consumer, TopicPartition

@@ -1,4 +1,4 @@
-"""The Spark home of `pylog.spark_session`: Python processes find PySpark and Py4J compiled, and nothing else differs."""
+"""The Spark home of `pylog.spark_session`: its Python finds PySpark and Py4J compiled, and nothing else differs."""
 
 import contextlib
 import os

@@ -117,22 +117,28 @@ def test_what_a_broken_frame_left_behind_is_not_seen_by_the_next() -> None:
         assert compress(ZSTD, TEXT) == whole
 
 
-@pytest.mark.parametrize("codec", COMPRESSING)
-def test_threads_do_not_share_what_is_used_again(codec: int) -> None:
+def test_threads_do_not_share_what_is_used_again() -> None:
     texts = [bytes([letter]) * 300_000 + TEXT for letter in b"abcdefgh"]
 
     def is_kept(text: bytes) -> bool:
-        return all(bytes(decompress(codec, compress(codec, text))) == text for _ in range(20))
+        return all(bytes(decompress(ZSTD, compress(ZSTD, text))) == text for _ in range(20))
 
     with ThreadPoolExecutor(len(texts)) as threads:
         assert all(threads.map(is_kept, texts))
 
 
-def test_a_fast_zstd_looks_near_and_a_high_level_looks_far() -> None:
+def test_zstd_looks_near_in_long_data_and_other_levels_look_far() -> None:
     """A page of noise that comes again after 256 KB."""
     noise = random.Random(1).randbytes(256 << 10)
     assert len(compress(ZSTD, noise + noise)) > 1.9 * len(noise)
     assert len(compress(ZSTD, noise + noise, 9)) < 1.1 * len(noise)
+
+
+@pytest.mark.parametrize("level", [None, -1, 1, 3, 9])
+def test_zstd_is_the_librarys_own_for_short_data_and_says_how_large_it_is(level: int | None) -> None:
+    for text in (TEXT[: 16 << 10], TEXT[: 100 << 10]):
+        assert compress(ZSTD, text, level) == zstandard.ZstdCompressor(level=level or 3).compress(text)
+    assert zstandard.frame_content_size(compress(ZSTD, TEXT, level)) == len(TEXT)
 
 
 def test_long_data_stands_in_lz4_blocks_of_256_kb_and_short_data_in_small_ones() -> None:

@@ -221,6 +221,27 @@ def test_a_batch_is_cut_in_two_and_its_futures_with_it() -> None:
     assert (promise.outcome, index) == (Outcome(102, -1, None), 1)
 
 
+def test_one_that_came_back_is_given_up_in_time_though_later_ones_are_in_flight() -> None:
+    one = accumulator(linger_ms="0", batch_size="1", delivery_timeout_ms="60000")
+    add(one, now=0.0)
+    one.acknowledge(take(one))  # the leader has taken one
+    first = add(one, now=1.0)
+    take(one, 1.0)
+    second = add(one, now=5.0)
+    take(one, 5.0)
+    assert one.next_due(5.0) == first.deadline
+    one.retry(first, 6.0, LOST)
+    assert one.due(7.0) == [], "nothing follows until the second is answered"
+    assert one.next_due(7.0) == first.deadline == 61.0
+    assert one.expire(61.0) == [first]
+    assert one.next_due(61.0) == second.deadline
+
+
+def assert_counted(one: Accumulator) -> None:
+    for queue in one._queues.values():
+        assert queue.resent == sum(batch.attempts > 1 for batch in queue.in_flight)
+
+
 # Against a broker that forgets to answer, by chance: a virtual clock, and every batch in the log once
 
 
@@ -281,6 +302,7 @@ def test_every_record_is_written_once_and_in_order(seed: int, in_flight: int, ba
             settle(*flying.pop(0))
         else:
             now += chance.choice([0.0, 0.01, 0.3])
+        assert_counted(one)
         if sent == 60 and one.is_empty:
             break
     assert broker.values == [b"%d" % n for n in range(60)]
@@ -322,6 +344,7 @@ def test_what_is_given_up_is_told_and_all_else_is_written_once_and_in_order(seed
                 one.retry(batch, now, LOST)
         else:
             now += chance.choice([0.0, 0.02, 0.1])
+        assert_counted(one)
         if len(batches) == 60 and one.is_empty:
             break
     assert one.is_empty
