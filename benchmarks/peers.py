@@ -57,13 +57,16 @@ class RunningBroker:
         try:
             yield name
         finally:
-            self.admin.delete_topics([name])[name].result(TOPIC_SECONDS_MAX)
+            self.delete_topic(name)
 
     def create_topic(self, name: str, partitions: int = PARTITIONS) -> None:
         """Returns when every partition takes records. Apache Kafka says sooner that a topic is made, and then
         Spark's Kafka sink at times sends a partition's first batches out of order, until they time out."""
         self.admin.create_topics([NewTopic(name, partitions)])[name].result(TOPIC_SECONDS_MAX)
         self.records_in(name, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        self.admin.delete_topics([name])[name].result(TOPIC_SECONDS_MAX)
 
     def records_in(self, topic: str, partitions: int = PARTITIONS) -> int:
         cluster = Cluster(ClientConfig.parse({"bootstrap.servers": self.bootstrap_servers}))

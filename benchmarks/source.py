@@ -4,6 +4,8 @@ The rows go to Spark's noop sink, which takes every column of every row and keep
 Spark and of its Python workers, not the broker's.
 """
 
+import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import source_memory, source_trickle, spark
-from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Target, measure
+from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Result, Target, measure
 from benchmarks.peers import RunningBroker, brokers
 from benchmarks.source_topics import Topic
 
@@ -34,29 +36,38 @@ TRIGGERS = 5  # of the stream
 
 def run(options: Options) -> Outcome:
     with brokers() as found, spark.session(found.skipped) as (session, formats):
-        cases: list[Case] = []
-        for topic in _topics(options):
+        results: list[Result] = []
+        for value_bytes in filter(options.wants_bytes, COUNTS):
+            results += _of_size(session, formats, found.running, value_bytes, options)
+        results += measure(source_trickle.cases(session, formats, found.running, options), options.rounds)
+        results += measure(source_memory.cases(session, found.running[0], options), options.rounds)
+        return Outcome(results, found.skipped)
+
+
+def _of_size(
+    session: SparkSession, formats: list[str], running: list[RunningBroker], value_bytes: int, options: Options
+) -> list[Result]:
+    """With its topics, which go before the next size comes: together they would leave no memory to anybody else."""
+    cases: list[Case] = []
+    with contextlib.ExitStack() as filled:
+        for topic in _topics(options, value_bytes):
             is_plain = topic == Topic(topic.count, topic.value_bytes)
-            for broker in found.running if is_plain else found.running[:1]:
-                topic.fill(session, broker)
+            for broker in running if is_plain else running[:1]:
+                filled.enter_context(topic.filled(session, broker))
                 reads = READS if is_plain else {"batch": READS["batch"]}
                 for kind, (read, measures) in reads.items():
                     cases.append(_case(session, formats, kind, read, measures, broker, topic))
-        cases += source_trickle.cases(session, formats, found.running, options)
-        cases += source_memory.cases(session, found.running[0], options)
-        return Outcome(measure(cases, options.rounds), found.skipped)
+        os.sync()  # lest the system writes to the disk what was just loaded while others are measured
+        return measure(cases, options.rounds)
 
 
-def _topics(options: Options) -> list[Topic]:
-    topics: list[Topic] = []
-    for value_bytes, whole in COUNTS.items():
-        if options.wants_bytes(value_bytes):
-            count = options.scaled(whole)
-            topics.append(Topic(options.scaled(PLAIN_COUNTS[value_bytes]), value_bytes))
-            topics += [Topic(count, value_bytes, codec) for codec in CODECS]
-            topics += [Topic(count, value_bytes, has_keys=True), Topic(count, value_bytes, has_headers=True)]
-    if options.wants_bytes(100):
-        topics += [Topic(options.scaled(COUNTS[100]), 100, partitions=number) for number in PARTITION_COUNTS]
+def _topics(options: Options, value_bytes: int) -> list[Topic]:
+    count = options.scaled(COUNTS[value_bytes])
+    topics = [Topic(options.scaled(PLAIN_COUNTS[value_bytes]), value_bytes)]
+    topics += [Topic(count, value_bytes, codec) for codec in CODECS]
+    topics += [Topic(count, value_bytes, has_keys=True), Topic(count, value_bytes, has_headers=True)]
+    if value_bytes == min(COUNTS):
+        topics += [Topic(count, value_bytes, partitions=number) for number in PARTITION_COUNTS]
     return topics
 
 

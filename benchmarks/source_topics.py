@@ -1,5 +1,7 @@
 """What the source reads: topics of values alone, of keys or of headers too, plain or compressed, written once."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -38,6 +40,15 @@ class Topic:
     def megabytes(self) -> float:
         """Of values, before they are compressed."""
         return self.count * self.value_bytes / 1e6
+
+    @contextlib.contextmanager
+    def filled(self, session: SparkSession, broker: RunningBroker) -> Iterator[None]:
+        """It is there for as long as the block lasts."""
+        self.fill(session, broker)
+        try:
+            yield
+        finally:
+            broker.delete_topic(self.topic)
 
     def fill(self, session: SparkSession, broker: RunningBroker) -> None:
         say(f"  loading {self.count:,} records ({self.name}) into {broker.name}")
