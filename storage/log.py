@@ -177,7 +177,7 @@ class PartitionLog:
         _, last_offset, max_timestamp_ms = placed
         if earlier:
             max_timestamp_ms = max(max_timestamp_ms, *(batch[2] for batch in earlier))
-        if sequenced:
+        if sequenced and not (len(sequenced) == 1 and self.producers.goes_on_with(sequenced[0][0])):
             duplicate = self._check_producers(sequenced)
             if duplicate is not None:
                 if earlier:
