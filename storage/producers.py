@@ -105,17 +105,6 @@ class _Producer:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
-    def goes_on_with(self, header: BatchHeader) -> bool:
-        """Whether this batch is the next of its epoch and cannot be one that was here before, and no transaction is
-        open. There is more that may come: `_check_data` tells."""
-        epoch, batches, first = self.epoch, self.batches, header.base_sequence
-        if header.producer_epoch != epoch or epoch < 0 or self.transaction_start >= 0:
-            return False
-        for kept in batches:  # behind one without a sequence number they begin anew
-            if kept[0] == first:
-                return False
-        return first == ((batches[-1][1] if batches else NO_SEQUENCE) + 1) & _SEQUENCE_MAX
-
 
 class Producers:
     __slots__ = ("_first_marker", "_producers", "_unstable")
@@ -133,9 +122,18 @@ class Producers:
     # -- deciding
 
     def goes_on_with(self, header: BatchHeader) -> bool:
-        """Whether `check` would let this batch of data pass: True is enough, as nearly always; False says nothing."""
+        """Whether this is the next batch of data of its producer and epoch, cannot be one that was here before, and no
+        transaction is open: then `check` would let it pass. As nearly always; there is more that may come."""
         producer = self._producers.get(header.producer_id)
-        return producer is not None and not header.attributes & CONTROL and producer.goes_on_with(header)
+        if producer is None or header.attributes & CONTROL:
+            return False
+        epoch, batches, first = producer.epoch, producer.batches, header.base_sequence
+        if header.producer_epoch != epoch or epoch < 0 or producer.transaction_start >= 0:
+            return False
+        for kept in batches:  # behind one without a sequence number they begin anew
+            if kept[0] == first:
+                return False
+        return first == ((batches[-1][1] if batches else NO_SEQUENCE) + 1) & _SEQUENCE_MAX
 
     def check(self, headers: Sequence[BatchHeader], *, sequenced: bool = True) -> Duplicate | None:
         """Whether these data batches, all of them with a producer id, may be appended one behind the other.

@@ -195,6 +195,13 @@ def test_each_of_the_last_five_batches_is_answered_as_it_was(number: int) -> Non
         assert producers.check([again]) == Duplicate(base_offset, base_offset + 9, number)
 
 
+def test_the_next_batch_of_a_producer_is_known_at_a_glance() -> None:
+    producers = after(data(0), data(10))
+    assert producers.goes_on_with(data(20))
+    for other in (data(10), data(30), data(20, epoch=4), data(20, producer_id=7), control(20)):
+        assert not producers.goes_on_with(other)
+
+
 def test_a_repeat_is_found_where_the_sequence_wraps() -> None:
     producers = after(*ACROSS_THE_END, data(5, 10))
     assert producers.check([data(SEQUENCE_MAX - 4, 77)]) == Duplicate(0, 9, 50)
