@@ -210,6 +210,7 @@ def test_a_repeat_is_found_where_the_sequence_wraps() -> None:
 def test_a_repeat_behind_a_batch_without_a_sequence_is_found() -> None:
     producers = after(data(0), data(-1, 10))  # behind which sequences begin anew
     assert producers.check([data(0, 20)]) == Duplicate(0, 9, 50)
+    assert not producers.goes_on_with(data(0, 20))
 
 
 def test_a_repeat_behind_the_marker_of_its_transaction_is_found() -> None:
