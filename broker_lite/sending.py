@@ -113,10 +113,8 @@ def _is_in_memory(part: FileSlice) -> bool:
     return part.file.is_in_memory(part.position, min(part.length, _AT_ONCE_BYTES))
 
 
-def together(parts: Parts) -> bytes | bytearray | None:
+def together(parts: Parts) -> bytes | None:
     """The whole answer, if it is small and can be had without waiting."""
-    if len(parts) == 1 and type(parts[0]) is bytearray:
-        return parts[0]
     slices_bytes = 0
     for part in parts:
         if isinstance(part, FileSlice):
