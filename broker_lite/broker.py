@@ -155,7 +155,7 @@ class Broker:
 
     def partition(self, topic: str, index: int) -> Partition:
         found = self.partitions.get((topic, index))
-        if found is None or found.log.failure is not None:
+        if found is None or found.log.condition.failure is not None:
             failure = self._offline.get((topic, index)) if found is None else found.log.failure
             if failure is None:
                 raise RequestError(

@@ -131,10 +131,7 @@ class Catalogue:
             partition_count = self.config["offsets.topic.num.partitions" if internal else "num.partitions"]
         if name in INTERNAL_TOPICS:
             overrides = {**self._internal_overrides(), **overrides}
-        try:
-            self.config.topic(overrides)
-        except ConfigError as error:
-            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        self.check_options(overrides)
         shown = {option: _canonical(option, value) for option, value in overrides.items()}
         outcome = self.topics.create(name, partition_count, shown, uuid4())
         if not validate_only:
@@ -142,6 +139,13 @@ class Catalogue:
             self._start_making(self.topics.by_name[name])
             logger.info("topic '%s' is made, with %d partitions", name, partition_count)
         return outcome.reply
+
+    def check_options(self, overrides: Mapping[str, str]) -> None:
+        """Whether a topic may have these."""
+        try:
+            self.config.topic(overrides)
+        except ConfigError as error:
+            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     def add_partitions(self, name: str, partition_count: int, *, validate_only: bool = False) -> None:
         if name in INTERNAL_TOPICS:

@@ -56,11 +56,11 @@ def answer_unthrottled(broker: "Broker", endpoint: Endpoint, frame: memoryview, 
 def _answer_again(
     broker: "Broker", repeated: RepeatedProduce, partitions: list[ProducePartition], frame: memoryview
 ) -> Answer:
-    acks, version = repeated.acks, repeated.version
+    acks, version, now_ms = repeated.acks, repeated.version, broker.now_ms()
     results: list[produce.Result] = []
     appended: list[ProducedPartition] = []
     for asked in partitions:
-        result = produce.append(broker, asked, acks, version)
+        result = produce.append(broker, asked, acks, version, now_ms)
         results.append(result)
         if type(result) is ProducedPartition and not result[2]:
             appended.append(result)

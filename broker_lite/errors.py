@@ -29,6 +29,7 @@ ERROR_CODE: dict[type[Exception], ErrorCode] = {
     storage.UnsupportedBatch: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     storage.UnsupportedCodec: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     storage.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    storage.BatchLargerThanSegment: ErrorCode.RECORD_LIST_TOO_LARGE,
     storage.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     storage.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     storage.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -41,7 +41,7 @@ class Partition:
         self.demands = demands_of(config)
         self.waiters: set[Waiter] = set()
         self.turn: asyncio.Future[None] | None = None  # done when the last batch that waits for its turn is appended
-        self._flushes = config.log.flush_messages < INT64_MAX
+        self.flushes = config.log.flush_messages < INT64_MAX  # some appends, before they are answered
         self._has_aborted: bool | None = None  # None: nobody has asked
         # For the metrics, since the start of the process.
         self.bytes_in = self.batches_in = self.bytes_out = 0
@@ -50,12 +50,13 @@ class Partition:
         """If `flush_is_due` after this, the records are committed by `flushed`, and answered after it."""
         log = self.log
         appended = log.append(batches, self.leader_epoch)
-        if appended.duplicate:
+        _, last_offset, _, duplicate = appended
+        if duplicate:
             return appended
         self.bytes_in += len(batches)
         self.batches_in += 1
-        if not (self._flushes and log.flush_is_due):
-            log.advance_high_watermark(appended.last_offset + 1)
+        if not (self.flushes and log.flush_is_due):
+            log.advance_high_watermark(last_offset + 1)
             for waiter in self.waiters:
                 waiter.grew(len(batches))
         return appended
@@ -66,11 +67,11 @@ class Partition:
             self.config = config
             self.demands = demands_of(config)
             self.log.reconfigure(config.log)
-            self._flushes = config.log.flush_messages < INT64_MAX
+            self.flushes = config.log.flush_messages < INT64_MAX
 
     @property
     def flush_is_due(self) -> bool:
-        return self._flushes and self.log.flush_is_due
+        return self.flushes and self.log.flush_is_due
 
     @property
     def has_aborted(self) -> bool:

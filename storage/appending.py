@@ -1,6 +1,5 @@
 """What is asked of batches before they are appended, and the offsets that they get. Touches no file."""
 
-import struct
 from collections.abc import Sequence
 
 from pylog.storage import batch
@@ -15,6 +14,8 @@ from pylog.storage.batch import (
     PLACE,
     PREFIX_BYTES,
     BatchHeader,
+    header_of,
+    unpack_header,
 )
 from pylog.storage.checksum import crc32c
 from pylog.storage.errors import InvalidBatch, InvalidTimestamp
@@ -23,8 +24,6 @@ from pylog.storage.segment import Placed
 from pylog.storage.transactions import Marker, read_marker
 
 _put_in_place = PLACE.pack_into
-# Of a header: length, magic, CRC, attributes, last offset delta, both timestamps, producer id, record count.
-_CLAIMS = struct.Struct(">8xi4xbIhiqqq6xi").unpack_from
 _RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and header count, a byte each
 
 
@@ -40,7 +39,8 @@ def place(
     size_bytes = len(batches)
     if size_bytes >= HEADER_BYTES and append_time_ms == NO_TIMESTAMP:
         # One plain batch, as nearly always: what is asked here in one breath is asked in words by `_place_each`.
-        length, magic, crc, attributes, delta, first_ms, max_ms, producer_id, count = _CLAIMS(batches)
+        header = unpack_header(batches)
+        _, length, _, magic, crc, attributes, delta, first_ms, max_ms, producer_id, _, _, count = header
         if (
             length + PREFIX_BYTES == size_bytes
             and magic == MAGIC
@@ -54,7 +54,7 @@ def place(
             last = (0, next_offset + delta, max_ms)
             if producer_id == NO_PRODUCER_ID:
                 return last, (), ()
-            return last, (), ((batch.read_header(batches), None),)
+            return last, (), ((header_of((next_offset, length, leader_epoch, *header[3:])), None),)
     return _place_each(batches, next_offset, leader_epoch, append_time_ms)
 
 

@@ -92,12 +92,13 @@ class BatchHeader(NamedTuple):
         return 1 if self.attributes & LOG_APPEND_TIME else 0
 
 
-_header = partial(tuple.__new__, BatchHeader)  # as _make does, in half the time
+unpack_header = _HEADER.unpack_from
+header_of = partial(tuple.__new__, BatchHeader)  # as _make does, in half the time
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, unchecked; the caller knows that 61 bytes are there."""
-    return _header(_HEADER.unpack_from(buffer, position))
+    return header_of(unpack_header(buffer, position))
 
 
 def read_prefix(buffer: Buffer, position: int = 0) -> tuple[int, int]:

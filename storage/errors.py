@@ -27,6 +27,10 @@ class BatchTooLarge(StorageError):
     """A batch, or what it decompresses to, is over its limit."""
 
 
+class BatchLargerThanSegment(BatchTooLarge):
+    """No segment of this log can hold it."""
+
+
 class OffsetOutOfRange(StorageError):
     """The log does not hold this offset."""
 

@@ -24,7 +24,7 @@ from pylog.storage.cuts import Cut
 from pylog.storage.disk import DISK
 from pylog.storage.epoch_file import EpochFile
 from pylog.storage.epochs import LeaderEpochs
-from pylog.storage.errors import BatchTooLarge, LogBusy, LogOffline, OffsetOutOfRange, OutOfOrderSequence
+from pylog.storage.errors import BatchLargerThanSegment, LogBusy, LogOffline, OffsetOutOfRange, OutOfOrderSequence
 from pylog.storage.index import INT32_MAX
 from pylog.storage.log_config import LogConfig
 from pylog.storage.open_files import OpenFiles
@@ -77,10 +77,10 @@ class PartitionLog:
         self.epochs: LeaderEpochs = loaded.epochs
         self._segments = Segments(directory, loaded.segments, files, open_files)
         self._age = Age(config, self._clock)
-        self._start_offset = max(trust.log_start_offset, self.first_base_offset)
-        self._high_watermark = self.log_end_offset
-        self.producers.high_watermark_moved(self._high_watermark)
-        self._condition = Condition(directory, files)
+        self.log_start_offset = max(trust.log_start_offset, self.first_base_offset)
+        self.high_watermark = self.log_end_offset  # what is committed
+        self.producers.high_watermark_moved(self.high_watermark)
+        self.condition = Condition(directory, files)
         self._has_note = loaded.has_note
         self._changed = not loaded.trusted
         self._unsynced = Unsynced(self._segments, trusted=loaded.trusted, recovery_point=trust.recovery_point)
@@ -101,13 +101,9 @@ class PartitionLog:
     @property
     def failure(self) -> Exception | None:
         """Why the log is offline."""
-        return self._condition.failure
+        return self.condition.failure
 
     # -- where it begins and ends
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._start_offset
 
     @property
     def first_base_offset(self) -> int:
@@ -119,27 +115,24 @@ class PartitionLog:
         return self._segments.active.next_offset
 
     @property
-    def high_watermark(self) -> int:
-        """What is committed."""
-        return self._high_watermark
-
-    @property
     def last_stable_offset(self) -> int:
         """Below it every transaction has ended: as far as `read_committed` reads."""
-        return max(self.producers.last_stable_offset(self._high_watermark), self._start_offset)
+        return max(self.producers.last_stable_offset(self.high_watermark), self.log_start_offset)
 
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
 
     def advance_high_watermark(self, offset: int) -> None:
-        if offset > self._high_watermark:
-            self._high_watermark = min(offset, self._segments.active.next_offset)
-            self.producers.high_watermark_moved(self._high_watermark)
+        if offset > self.high_watermark:
+            end_offset = self._segments.active.next_offset
+            self.high_watermark = offset if offset <= end_offset else end_offset
+            if offset > self.producers.first_marker:
+                self.producers.high_watermark_moved(self.high_watermark)
 
     def segments(self) -> list[SegmentView]:
         """The last one is the active one."""
-        with self._condition.watched():
+        with self.condition.watched():
             return self._segments.views()
 
     @property
@@ -155,7 +148,7 @@ class PartitionLog:
 
     def first_timestamp_ms(self, base_offset: int) -> int:
         """That of the first batch of this segment."""
-        with self._condition.watched():
+        with self.condition.watched():
             return self._segments.from_offset(base_offset)[0].first_batch_timestamp_ms()
 
     # -- appending
@@ -164,12 +157,12 @@ class PartitionLog:
         """Check every batch, give it its offsets in place, and write all of them at once.
 
         If this raises, the log is as it was before."""
-        if self._condition.is_unusable:
-            self._condition.check()
+        if self.condition.is_unusable:
+            self.condition.check()
         size_bytes = len(batches)
         config = self.config
         if size_bytes > config.segment_bytes:
-            raise BatchTooLarge(f"{size_bytes} bytes do not fit into a segment of {config.segment_bytes}")
+            raise BatchLargerThanSegment(f"{size_bytes} bytes do not fit into a segment of {config.segment_bytes}")
         append_time_ms = self._clock.now_ms() if config.log_append_time else NO_TIMESTAMP
         active = self._segments.active
         base_offset = active.next_offset
@@ -177,7 +170,8 @@ class PartitionLog:
         _, last_offset, max_timestamp_ms = placed
         if earlier:
             max_timestamp_ms = max(max_timestamp_ms, *(batch[2] for batch in earlier))
-        if sequenced and not (len(sequenced) == 1 and self.producers.goes_on_with(sequenced[0][0])):
+        producer = self.producers.who_goes_on_with(sequenced[0][0]) if len(sequenced) == 1 else None
+        if producer is None and sequenced:
             duplicate = self._check_producers(sequenced)
             if duplicate is not None:
                 if earlier:
@@ -197,13 +191,12 @@ class PartitionLog:
             active.append(batches, placed, earlier)
         except OSError as error:
             self._unsynced.active = self._changed = True  # a part may have been written, and cut again
-            self._condition.heard(error)
+            self.condition.heard(error)
             raise
-        for header, marker in sequenced:
-            ended = self.producers.applied(header, marker)
-            if ended is not None and ended.aborted:
-                active.aborts.note(ended.index_entry())
-                self._unsynced.names = True  # it may have made the file
+        if producer is not None:
+            producer.wrote(sequenced[0][0])
+        elif sequenced:
+            self._apply(sequenced)
         if leader_epoch != self._epoch_file.settled_epoch:
             self._note_epoch(leader_epoch, base_offset)
         unsynced = self._unsynced
@@ -211,6 +204,13 @@ class PartitionLog:
         if unsynced.since_ms is None:
             unsynced.since_ms = self._clock.now_ms()
         return _new(Appended, (base_offset, last_offset, append_time_ms, False))
+
+    def _apply(self, sequenced: Sequence[Sequenced]) -> None:
+        for header, marker in sequenced:
+            ended = self.producers.applied(header, marker)
+            if ended is not None and ended.aborted:
+                self._segments.active.aborts.note(ended.index_entry())
+                self._unsynced.names = True  # it may have made the file
 
     def _check_producers(self, sequenced: Sequence[Sequenced]) -> Duplicate | None:
         data = []
@@ -230,7 +230,7 @@ class PartitionLog:
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty: that would reuse its base offset."""
-        with self._condition.watched():
+        with self.condition.watched():
             if self._segments.active.size_bytes:
                 self._roll()
 
@@ -271,47 +271,47 @@ class PartitionLog:
         up to `end_offset` (the end of the log if not given), where a batch begins.
 
         At least one batch, even if it is larger than `bytes_max`. None at the end."""
-        if self._condition.is_unusable:
-            self._condition.check()
+        if self.condition.is_unusable:
+            self.condition.check()
         log_end_offset = self._segments.active.next_offset
-        if not self._start_offset <= offset < log_end_offset:
+        if not self.log_start_offset <= offset < log_end_offset:
             if offset == log_end_offset:
                 return None
-            raise OffsetOutOfRange(offset, self._start_offset, log_end_offset)
+            raise OffsetOutOfRange(offset, self.log_start_offset, log_end_offset)
         if end_offset is None or end_offset > log_end_offset:
             end_offset = log_end_offset
         try:
             return self._segments.read(offset, bytes_max, end_offset)
         except OSError as error:
-            self._condition.heard(error)
+            self.condition.heard(error)
             raise
 
     def offset_at_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that is as late as this or later."""
-        with self._condition.watched():
+        with self.condition.watched():
             return time_search.run(self.search_time(timestamp_ms))
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the latest record, the first of them if there are several."""
-        with self._condition.watched():
+        with self.condition.watched():
             return time_search.run(self.search_latest())
 
     def search_time(self, timestamp_ms: int) -> Search[tuple[int, int] | None]:
         """As `offset_at_time`, in steps that `step` takes."""
-        return time_search.first_at_time(list(self._segments), timestamp_ms, self._start_offset)
+        return time_search.first_at_time(list(self._segments), timestamp_ms, self.log_start_offset)
 
     def search_latest(self) -> Search[tuple[int, int] | None]:
-        return time_search.latest(self._segments.from_offset(self._start_offset), self._start_offset)
+        return time_search.latest(self._segments.from_offset(self.log_start_offset), self.log_start_offset)
 
     def step(self, search: Search[Any], found: tuple[int, int] | None) -> Batch | None:
         """The next step of a search, with what was found in the batch that its last one asked for (None at first).
         StopIteration has what was found in the end."""
-        with self._condition.watched():
+        with self.condition.watched():
             return search.send(found)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those with records in the range; a `read_committed` reader drops them."""
-        with self._condition.watched():
+        with self.condition.watched():
             return aborted_in(self._segments.aborted_from(start_offset), start_offset, end_offset)
 
     # -- the disk
@@ -320,7 +320,7 @@ class PartitionLog:
         """What was appended before this call is on the disk after it. A sync that failed is not tried again: what it
         was to keep may be gone, and a second one would say that all is well."""
         with self._flushing:
-            self._condition.check()
+            self.condition.check()
             taken = self._unsynced.take(self._segments)
             complete = self._epoch_file.is_stored and not taken.active.aborts.are_waiting
             try:
@@ -332,12 +332,12 @@ class PartitionLog:
                 if taken.names:
                     self._files.sync(self.directory)
             except OSError as error:
-                if self._condition.is_closed:  # deleted meanwhile
+                if self.condition.is_closed:  # deleted meanwhile
                     return
                 if error.errno in NO_DESCRIPTOR:
                     self._unsynced.put_back(taken, self._clock.now_ms())
                     raise
-                self._condition.fail(error)
+                self.condition.fail(error)
                 raise LogOffline(f"{self.directory}: {error}") from error
             self._unsynced.synced(taken, complete=complete)
             if self._has_note and complete:
@@ -374,9 +374,9 @@ class PartitionLog:
 
     def close(self) -> None:
         """A log that was closed without an error may be opened as clean."""
-        if self._condition.is_closed:
+        if self.condition.is_closed:
             return
-        self._condition.check()
+        self.condition.check()
         if self._changed:
             self._segments.active.store_indexes()
             if not self._epoch_file.is_stored:
@@ -391,7 +391,7 @@ class PartitionLog:
                     self._snapshots.sync(self.log_end_offset)
                 self._segments.active.sync()
             except OSError as error:
-                self._condition.heard_in_sync(error)
+                self.condition.heard_in_sync(error)
                 raise
             self._unsynced.active = False
             self.flush()
@@ -399,7 +399,7 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Let go of the files without a last write: they are to be deleted, or have failed."""
-        self._condition.close()
+        self.condition.close()
         for segment in self._segments:
             segment.release()
 
@@ -407,11 +407,11 @@ class PartitionLog:
 
     def move_start(self, offset: int) -> None:
         """Records below `offset` are deleted. Their segments go with `detach_deleted`, when this is on the disk."""
-        self._condition.check()
-        if offset > self._high_watermark:
-            raise OffsetOutOfRange(offset, self._start_offset, self._high_watermark)
-        if offset > self._start_offset:
-            self._start_offset = offset
+        self.condition.check()
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
             self._changed = True
 
     def detach_deleted(self, *, stored: bool = True) -> list[int]:
@@ -420,18 +420,18 @@ class PartitionLog:
 
         Unless the start is `stored`, the names of the segments that are left say where the log begins: only one that
         begins with a segment, or has all of its records deleted, can do without, and takes no more room."""
-        self._condition.check()
-        if stored and self.epochs.truncate_from_start(self._start_offset):  # not before the start is on the disk
+        self.condition.check()
+        if stored and self.epochs.truncate_from_start(self.log_start_offset):  # not before the start is on the disk
             self._store_epochs()
         segments = self._segments
         if segments.are_swapping:
             return []
         if not stored:
-            if self._start_offset not in (*segments.base_offsets, segments.active.next_offset):
+            if self.log_start_offset not in (*segments.base_offsets, segments.active.next_offset):
                 return []
-        elif self._start_offset == segments.active.next_offset:
+        elif self.log_start_offset == segments.active.next_offset:
             self.roll()
-        segments.detach_below(self._start_offset)
+        segments.detach_below(self.log_start_offset)
         return list(segments.detached)
 
     @property
@@ -446,7 +446,7 @@ class PartitionLog:
         One by one, each is on the disk before the next: where only names say where the log begins, a crash must not
         leave an older segment without a newer one."""
         with self._flushing:
-            if self._condition.is_unusable:
+            if self.condition.is_unusable:
                 return
             self._sync_names()  # the log begins with a name that is on the disk, or it seems to be cut
             for base_offset in base_offsets:
@@ -461,8 +461,8 @@ class PartitionLog:
         try:
             self._files.sync(self.directory)
         except OSError as error:
-            if not self._condition.is_closed:
-                self._condition.heard_in_sync(error)
+            if not self.condition.is_closed:
+                self.condition.heard_in_sync(error)
             raise
 
     # -- compaction
@@ -479,7 +479,7 @@ class PartitionLog:
     def begin_swap(self, shape: int, base_offsets: list[int]) -> bool:
         """Get ready for the files of these segments to be replaced by compacted ones. False if the log has changed
         its segments since it was looked at, and the compacted ones are worthless."""
-        with self._condition.watched():
+        with self.condition.watched():
             if shape != self._segments.shape or self._segments.are_swapping:
                 return False
             self._segments.pin(set(base_offsets))
@@ -501,7 +501,7 @@ class PartitionLog:
 
     def fail_swap(self, error: Exception) -> None:
         """The files may be half replaced: only the next start can tell."""
-        self._condition.fail(error)  # first: the owner may be about to change something
+        self.condition.fail(error)  # first: the owner may be about to change something
         self._segments.are_swapping = False
 
     # -- deleting, at the end
@@ -509,14 +509,14 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Records from `offset` on are gone when this returns, and stay gone. A batch that holds the offset goes
         whole."""
-        self._condition.check()
+        self.condition.check()
         self._check_not_swapping()
         if offset >= self._segments.active.next_offset:
             return
         if offset <= self.first_base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._flushing, self._condition.or_offline():
+        with self._flushing, self.condition.or_offline():
             self._segments.drop_behind(offset)
             active = self._segments.active
             active.truncate(active.position_of(offset))
@@ -525,9 +525,9 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """An empty log whose next offset is this one."""
-        self._condition.check()
+        self.condition.check()
         self._check_not_swapping()
-        with self._flushing, self._condition.or_offline():
+        with self._flushing, self.condition.or_offline():
             self._segments.drop_all()
             self._segments.remove_detached()  # what is appended now may end where one of them begins
             # What follows from the old batches goes before the new segment comes: nobody could tell it apart then.
@@ -535,23 +535,23 @@ class PartitionLog:
             self.epochs.clear()
             self._epoch_file.write(durable=True)
             self._segments.append(self._segments.create(offset, self.config.index_interval_bytes))
-            self._start_offset = offset
+            self.log_start_offset = offset
             self._ended_at(offset)
 
     def _ended_at(self, end_offset: int) -> None:
         """Everything that follows from the batches follows the truncation."""
         self._age.begin(self.config)
-        if self._start_offset > end_offset:
-            self._start_offset = end_offset
-        self._high_watermark = max(min(self._high_watermark, end_offset), self._start_offset)
+        if self.log_start_offset > end_offset:
+            self.log_start_offset = end_offset
+        self.high_watermark = max(min(self.high_watermark, end_offset), self.log_start_offset)
         self._unsynced.keep(self._segments)
-        self._unsynced.ended_at(end_offset, self._start_offset)
+        self._unsynced.ended_at(end_offset, self.log_start_offset)
         self._changed = True
         self.epochs.truncate_from_end(end_offset)
-        self.epochs.truncate_from_start(self._start_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
         self._snapshots.remove_behind(end_offset)
         self.producers = producers_at_end(self.directory, list(self._segments), self._files)
-        self.producers.high_watermark_moved(self._high_watermark)
+        self.producers.high_watermark_moved(self.high_watermark)
         self._epoch_file.write(durable=True)
 
     def _check_not_swapping(self) -> None:

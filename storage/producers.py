@@ -105,35 +105,47 @@ class _Producer:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    def wrote(self, header: BatchHeader) -> None:
+        """A batch of data of its epoch is in the log."""
+        batches = self.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        base_offset, _, _, _, _, _, delta, _, timestamp_ms, _, _, first, _ = header
+        last = first if first < 0 else (first + delta) & _SEQUENCE_MAX
+        batches.append(_batch((first, last, base_offset, base_offset + delta, timestamp_ms)))
+        self.last_timestamp_ms = timestamp_ms
+
 
 class Producers:
-    __slots__ = ("_first_marker", "_producers", "_unstable")
+    __slots__ = ("_producers", "_unstable", "first_marker")
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
         # First offset -> offset of the marker, _NEVER while there is none. Transactions begin in the order of their
         # offsets, so the first key is the smallest: entries are added at the end only.
         self._unstable: dict[int, int] = {}
-        self._first_marker = _NEVER  # the smallest value above: what the high watermark has to pass for a change
+        self.first_marker = _NEVER  # the smallest value above: what the high watermark has to pass for a change
 
     def __len__(self) -> int:
         return len(self._producers)
 
     # -- deciding
 
-    def goes_on_with(self, header: BatchHeader) -> bool:
-        """Whether this is the next batch of data of its producer and epoch, cannot be one that was here before, and no
-        transaction is open: then `check` would let it pass. As nearly always; there is more that may come."""
-        producer = self._producers.get(header.producer_id)
-        if producer is None or header.attributes & CONTROL:
-            return False
-        epoch, batches, first = producer.epoch, producer.batches, header.base_sequence
-        if header.producer_epoch != epoch or epoch < 0 or producer.transaction_start >= 0:
-            return False
+    def who_goes_on_with(self, header: BatchHeader) -> _Producer | None:
+        """The producer, if this is the next batch of data of its epoch, cannot be one that was here before, and has
+        nothing to do with a transaction: then `check` would let it pass, and `wrote` is all that is to be told of it.
+        As nearly always; there is more that may come."""
+        _, _, _, _, _, attributes, _, _, _, producer_id, epoch, first, _ = header
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch or epoch < 0:
+            return None
+        if attributes & (CONTROL | TRANSACTIONAL) or producer.transaction_start >= 0:
+            return None
+        batches = producer.batches
         for kept in batches:  # behind one without a sequence number they begin anew
             if kept[0] == first:
-                return False
-        return first == ((batches[-1][1] if batches else NO_SEQUENCE) + 1) & _SEQUENCE_MAX
+                return None
+        return producer if first == ((batches[-1][1] if batches else NO_SEQUENCE) + 1) & _SEQUENCE_MAX else None
 
     def check(self, headers: Sequence[BatchHeader], *, sequenced: bool = True) -> Duplicate | None:
         """Whether these data batches, all of them with a producer id, may be appended one behind the other.
@@ -207,19 +219,13 @@ class Producers:
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
-        producer.last_timestamp_ms = header.max_timestamp
-        attributes, base_offset = header.attributes, header.base_offset
-        if attributes & CONTROL:
+        if header.attributes & CONTROL:
+            producer.last_timestamp_ms = header.max_timestamp
             return None if marker is None else self._ended(producer, header, marker)
-        batches = producer.batches
-        if len(batches) == BATCHES_KEPT:
-            del batches[0]
-        first, delta = header.base_sequence, header.last_offset_delta
-        last = first if first < 0 else (first + delta) & _SEQUENCE_MAX
-        batches.append(_batch((first, last, base_offset, base_offset + delta, header.max_timestamp)))
-        if attributes & TRANSACTIONAL and producer.transaction_start < 0 and header.record_count:
-            producer.transaction_start = base_offset
-            self._unstable[base_offset] = _NEVER
+        producer.wrote(header)
+        if header.attributes & TRANSACTIONAL and producer.transaction_start < 0 and header.record_count:
+            producer.transaction_start = header.base_offset
+            self._unstable[header.base_offset] = _NEVER
         return None
 
     def _ended(self, producer: _Producer, header: BatchHeader, marker: Marker) -> CompletedTransaction | None:
@@ -228,7 +234,7 @@ class Producers:
         producer.transaction_start = NO_OFFSET
         if completed is not None:
             self._unstable[completed.first_offset] = completed.last_offset
-            self._first_marker = min(self._first_marker, completed.last_offset)
+            self.first_marker = min(self.first_marker, completed.last_offset)
         return completed
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
@@ -258,9 +264,9 @@ class Producers:
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Ended transactions are stable when their markers are below it."""
-        if high_watermark > self._first_marker:
+        if high_watermark > self.first_marker:
             self._unstable = {first: end for first, end in self._unstable.items() if end >= high_watermark}
-            self._first_marker = min(self._unstable.values(), default=_NEVER)
+            self.first_marker = min(self._unstable.values(), default=_NEVER)
 
     # -- telling
 

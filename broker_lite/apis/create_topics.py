@@ -7,7 +7,7 @@ from pylog.broker_lite import config_view
 from pylog.broker_lite.api import Request, declared
 from pylog.broker_lite.config import BrokerConfig
 from pylog.broker_lite.errors import EXPECTED, RequestError, error_of
-from pylog.broker_lite.machines.topics import PARTITIONS_AT_ONCE_MAX, Topic
+from pylog.broker_lite.machines.topics import PARTITIONS_AT_ONCE_MAX, Topic, check_partition_count
 from pylog.broker_lite.protocol.create_topics import (
     SPEC,
     CreatableReplicaAssignment,
@@ -68,6 +68,15 @@ def _partition_count(broker: "Broker", asked: CreatableTopic) -> int:
 
 
 def _decide(broker: "Broker", asked: CreatableTopic, validate_only: bool) -> Topic:
+    """Of several things that are wrong the first is told, in Kafka's order: the name, options, replicas that cannot be,
+    partitions that cannot be, more replicas than brokers."""
+    broker.topics.check_new(asked.name)
+    overrides = {}
+    for config in asked.configs:
+        if config.value is None:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"{config.name} has no value.")
+        overrides[config.name] = config.value
+    broker.catalogue.check_options(overrides)
     partition_count, replication_factor = asked.num_partitions, asked.replication_factor
     if asked.assignments:
         if partition_count != -1 or replication_factor != -1:
@@ -77,15 +86,12 @@ def _decide(broker: "Broker", asked: CreatableTopic, validate_only: bool) -> Top
         partition_count = len(asked.assignments)
         _check_assignments(broker, asked.assignments)
     elif replication_factor not in (-1, 1):
+        if replication_factor > 1 and partition_count != -1:
+            check_partition_count(partition_count)
         raise RequestError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor {replication_factor} with one broker: only 1 is possible.",
         )
-    overrides = {}
-    for config in asked.configs:
-        if config.value is None:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"{config.name} has no value.")
-        overrides[config.name] = config.value
     return broker.catalogue.create(asked.name, partition_count, overrides, validate_only=validate_only)
 
 

@@ -31,7 +31,6 @@ from pylog.broker_lite.protocol.styles import TopicKey
 from pylog.broker_lite.turns import COLLECTOR, Turn, aside
 from pylog.storage.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
 from pylog.storage.codecs import ZSTD
-from pylog.storage.errors import BatchTooLarge
 
 if TYPE_CHECKING:
     from pylog.broker_lite.broker import Broker
@@ -59,8 +58,9 @@ def answer(broker: "Broker", request: Request) -> Answer:
         message = produce.decode_request(request.body, version, _PARTITIONS_A_TURN)
     except LargeMessage:
         return _large(broker, bytearray(request.body), version)
-    acks = message.acks
-    return answer_with(broker, [append(broker, asked, acks, version) for asked in message.partitions], acks, version)
+    acks, now_ms = message.acks, broker.now_ms()
+    results = [append(broker, asked, acks, version, now_ms) for asked in message.partitions]
+    return answer_with(broker, results, acks, version)
 
 
 async def _large(broker: "Broker", body: bytearray, version: int) -> Parts | None:
@@ -71,7 +71,7 @@ async def _large(broker: "Broker", body: bytearray, version: int) -> Parts | Non
         done: list[ProducedPartition] = []
         turn = Turn()
         for asked in message.partitions:
-            results.append(append(broker, asked, message.acks, version))
+            results.append(append(broker, asked, message.acks, version, broker.now_ms()))
             await turn.pause()
         for result in results:
             done.append(result if isinstance(result, ProducedPartition) else await result)
@@ -109,8 +109,8 @@ def _heed(broker: "Broker", result: ProducedPartition, acks: int) -> None:
             raise Unheard(f"{name_of(result.error_code)}: {result.error_message}")
 
 
-def append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -> Result:
-    topic, index, _ = asked
+def append(broker: "Broker", asked: ProducePartition, acks: int, version: int, now_ms: int) -> Result:
+    topic, index, records = asked
     try:
         if acks not in _ACKS:
             raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; 0, 1 and -1 (all) are possible.")
@@ -124,16 +124,18 @@ def append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"min.insync.replicas={config.min_insync_replicas}; the one replica of this partition is in sync.",
             )
-        records, codec, latest_ms = _checked(asked, version, config.message_bytes_max)
+        if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:
+            raise RequestError(
+                ErrorCode.INVALID_RECORD, "A produce request has exactly one record batch a partition; this has none."
+            )
+        codec, latest_ms = _claims(records, version, config.message_bytes_max)
         demands = partition.demands
         if demands is not None and demands.codec == codec and not demands.keys:
             demands = None
-        if not config.log.log_append_time:
-            now_ms = broker.now_ms()
-            before_ms, after_ms = config.timestamp_before_ms_max, config.timestamp_after_ms_max
-            if latest_ms - now_ms > after_ms or before_ms != INT64_MAX:
-                demands = demands or Demands(config.message_bytes_max)
-                demands = demands._replace(times_ms=(now_ms - before_ms, now_ms + after_ms))
+        before_ms, after_ms = config.timestamp_before_ms_max, config.timestamp_after_ms_max
+        if (latest_ms - now_ms > after_ms or before_ms != INT64_MAX) and not config.log.log_append_time:
+            demands = demands or Demands(config.message_bytes_max)
+            demands = demands._replace(times_ms=(now_ms - before_ms, now_ms + after_ms))
         if partition.turn is not None or not (demands is None or batch_demands.is_quick(records)):
             return _in_turn(broker, (topic, name, index), partition, bytearray(records), demands)
         result = _appended(
@@ -141,7 +143,7 @@ def append(broker: "Broker", asked: ProducePartition, acks: int, version: int) -
         )
     except EXPECTED as error:
         return _refused(topic, index, error)
-    if partition.flush_is_due:  # which begins now, whoever waits for it
+    if partition.flushes and partition.flush_is_due:  # which begins now, whoever waits for it
         return asyncio.ensure_future(_flushed(broker.flush(partition), result))
     return result
 
@@ -204,11 +206,7 @@ async def _append_in_turn(
 
 
 def _appended(topic: TopicKey, index: int, partition: Partition, records: bytearray | memoryview) -> ProducedPartition:
-    try:
-        appended = partition.append(records)
-    except BatchTooLarge as error:  # max.message.bytes allows what segment.bytes does not
-        raise RequestError(ErrorCode.RECORD_LIST_TOO_LARGE, str(error)) from None
-    base_offset, _, append_time_ms, _ = appended
+    base_offset, _, append_time_ms, _ = partition.append(records)
     return _produced((topic, index, _NONE, base_offset, append_time_ms, partition.log.log_start_offset, None, ()))
 
 
@@ -218,14 +216,9 @@ def _refused(topic: TopicKey, index: int, error: Exception) -> ProducedPartition
     return ProducedPartition(topic, index, code, error_message=text, record_errors=records)
 
 
-def _checked(asked: ProducePartition, version: int, bytes_max: int) -> tuple[memoryview, int, int]:
-    """What the log does not check: one batch, of a size, codec and kind that a client may send. And the batch's codec
-    and latest timestamp, by its own words."""
-    records = asked.records
-    if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:
-        raise RequestError(
-            ErrorCode.INVALID_RECORD, "A produce request has exactly one record batch a partition; this has none."
-        )
+def _claims(records: memoryview, version: int, bytes_max: int) -> tuple[int, int]:
+    """The batch's codec and latest timestamp, by its own words. Checks what the log does not: that it is one batch, of
+    a size, codec and kind that a client may send."""
     length, magic, attributes, latest_ms = _CLAIMS(records)
     size_bytes = len(records)
     if magic != MAGIC:
@@ -248,7 +241,7 @@ def _checked(asked: ProducePartition, version: int, bytes_max: int) -> tuple[mem
         if attributes & CONTROL:
             raise RequestError(ErrorCode.INVALID_RECORD, "Control batches are written by the broker alone.")
         raise RequestError(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported yet.")
-    return records, attributes & CODEC_MASK, latest_ms
+    return attributes & CODEC_MASK, latest_ms
 
 
 API = Api(produce.SPEC, answer)

@@ -71,6 +71,19 @@ class Topics:
     def create(
         self, name: str, partition_count: int, overrides: Mapping[str, str], topic_id: UUID
     ) -> Outcome[MetadataRecord, Topic]:
+        self.check_new(name)
+        check_partition_count(partition_count)
+        _check_not_too_many(partition_count)
+        events: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
+        events += [
+            ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
+            for key, value in overrides.items()
+        ]
+        events += [self._partition(topic_id, index) for index in range(partition_count)]
+        return Outcome(events, Topic(name, topic_id, partition_count, dict(overrides)))
+
+    def check_new(self, name: str) -> None:
+        """Whether a topic may be made with this name."""
         check_name(name)
         if name == CLUSTER_METADATA:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} is the broker's own.")
@@ -82,18 +95,6 @@ class Topics:
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' collides with '{min(alike)}': in names of metrics '.' and '_' are the same.",
             )
-        if partition_count < 1:
-            raise RequestError(
-                ErrorCode.INVALID_PARTITIONS, f"A topic has at least one partition; {partition_count} were asked for."
-            )
-        _check_not_too_many(partition_count)
-        events: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
-        events += [
-            ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
-            for key, value in overrides.items()
-        ]
-        events += [self._partition(topic_id, index) for index in range(partition_count)]
-        return Outcome(events, Topic(name, topic_id, partition_count, dict(overrides)))
 
     def add_partitions(self, name: str, partition_count: int) -> Outcome[MetadataRecord, Topic]:
         """So many it is to have then."""
@@ -238,6 +239,13 @@ def check_name(name: str) -> None:
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"Topic name '{name[:300]}' is illegal: "
             f"it must be 1 to {TOPIC_NAME_CHARACTERS_MAX} letters, digits, '.', '_' and '-'.",
+        )
+
+
+def check_partition_count(partition_count: int) -> None:
+    if partition_count < 1:
+        raise RequestError(
+            ErrorCode.INVALID_PARTITIONS, f"A topic has at least one partition; {partition_count} were asked for."
         )
 
 

@@ -22,6 +22,10 @@ from pylog.connector.spark.errors import DataLoss
 
 _log = logging.getLogger(__name__)
 
+FROM_THE_EARLIEST = "going on with the earliest that is there"
+_AT_THE_END = "going on at the end of the log"
+_WITHOUT_IT = "going on without it"
+
 # behind which records are missing
 TASK_ERRORS = (OffsetOutOfRange, RangeNotReached, TopicRemade, UnknownTopic, UnknownPartition)
 
@@ -34,6 +38,7 @@ class Loss(NamedTuple):
     start: int
     end: int | None
     why: str
+    what_then: str = FROM_THE_EARLIEST  # where a loss does not fail the query
 
     def __str__(self) -> str:
         which = f"from {self.start} on" if self.end is None else f"[{self.start}, {self.end})"
@@ -47,7 +52,7 @@ def report(fail_on_data_loss: bool, losses: Sequence[Loss]) -> None:
     if fail_on_data_loss:
         raise DataLoss("; ".join(map(str, losses)))
     for loss in losses:
-        _log.warning("%s. failOnDataLoss is false: going on with the earliest that is there", loss)
+        _log.warning("%s. failOnDataLoss is false: %s", loss, loss.what_then)
 
 
 def expired(topic: str, partition: int, start: int, log_start: int, end: int | None = None) -> Loss:
@@ -58,18 +63,18 @@ def expired(topic: str, partition: int, start: int, log_start: int, end: int | N
 
 def truncated(topic: str, partition: int, reached: int, log_end: int) -> Loss:
     why = f"the log ends at {log_end} now; it was truncated (a leader without them took over, or a disk lost them)"
-    return Loss(topic, partition, log_end, reached, why)
+    return Loss(topic, partition, log_end, reached, why, _AT_THE_END)
 
 
 def beyond(topic: str, partition: int, wanted: int, log_end: int, option: str = "startingOffsets") -> Loss:
     """Asked for by a user, not by what was read before."""
     why = f"the log ends at {log_end}, and {option} asks for {wanted}"
-    return Loss(topic, partition, log_end, wanted, why)
+    return Loss(topic, partition, log_end, wanted, why, _AT_THE_END)
 
 
 def deleted(topic: str, partition: int, start: int, end: int | None, *, whole_topic: bool) -> Loss:
     what = f"the topic {topic!r} does" if whole_topic else "the partition does"
-    return Loss(topic, partition, start, end, f"{what} not exist any more; it was deleted")
+    return Loss(topic, partition, start, end, f"{what} not exist any more; it was deleted", _WITHOUT_IT)
 
 
 def recreated(topic: str, partition: int, start: int, end: int | None, old_id: str, new_id: str) -> Loss:
@@ -79,7 +84,7 @@ def recreated(topic: str, partition: int, start: int, end: int | None, old_id: s
 
 def dropped(topic: str, partition: int, start: int) -> Loss:
     why = "the topic is there, but this query does not read it any more; subscribe, subscribePattern or assign changed"
-    return Loss(topic, partition, start, None, why)
+    return Loss(topic, partition, start, None, why, _WITHOUT_IT)
 
 
 def met_by_task(error: ClientError, topic: str, partition: int, start: int, end: int) -> Loss:

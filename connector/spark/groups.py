@@ -6,7 +6,7 @@ end: the next one brings the offsets along. A query holds up for it a tenth of i
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from pylog.connector.client.cluster import Cluster
@@ -28,6 +28,11 @@ class GroupCommits:
         self._clock = clock
         self._committed: Offsets = {}
         self._not_before = float("-inf")
+
+    def forget(self, topics: Collection[str]) -> None:
+        """They are gone, or were made anew: what was committed of them does not hold for others of their names."""
+        if topics:
+            self._committed = {place: offset for place, offset in self._committed.items() if place[0] not in topics}
 
     def commit(self, group: str, done: Offsets) -> None:
         changed = {place: offset for place, offset in done.items() if self._committed.get(place) != offset}

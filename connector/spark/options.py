@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pylog.broker_lite.protocol.consumer_offsets import TOPIC as COMMITS_TOPIC
 from pylog.connector.client.cluster import EARLIEST, LATEST
 from pylog.connector.client.config import OPTIONS as CLIENT_OPTIONS
 from pylog.connector.client.config import ClientConfig, Role
@@ -86,6 +87,9 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
     starting, ending = _starting(own), _ending(own)
     if isinstance(starting.wanted, AtGroup) and not config.group_id:
         raise ConfigError("startingOffsets is group: kafka.group.id must name the group that says where to start")
+    if "startingoffsetswithoutcommit" in map(str.lower, given) and not isinstance(starting.wanted, AtGroup):
+        where = f"startingOffsets={GROUP}, and {starting.option} says otherwise"
+        raise ConfigError(f"startingOffsetsWithoutCommit goes with {where}: leave it out")
     if taker is Taker.BATCH:
         _check_batch(starting, LATEST, "it starts at earliest or at offsets")
         _check_batch(ending, EARLIEST, "it ends at latest or at offsets")
@@ -97,6 +101,9 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
         raise ConfigError("includeHeaders is true, but with decode there is no column headers: leave one of them out")
     if own["decode"] is not None and own.get("pushFilters"):
         raise ConfigError("pushFilters is true, but with decode the columns are not those of the log: leave one out")
+    subscription = _subscription(own)
+    if own["decode"] is not None and not _is_of_commits(subscription):
+        raise ConfigError(f"decode is offsets, which only {COMMITS_TOPIC} has: subscribe to it, or assign it, alone")
     poll_timeout_ms = own["kafkaConsumer.pollTimeoutMs"]
     if poll_timeout_ms is None:
         set_by_user = "default.api.timeout.ms" in client
@@ -104,7 +111,7 @@ def source_options(given: Mapping[str, str], taker: Taker) -> SourceOptions:
     return SourceOptions(
         client=config,
         contact_timeout_ms=_contact_timeout_ms(client, config),
-        subscription=_subscription(own),
+        subscription=subscription,
         starting=starting,
         ending=ending,
         offsets_per_trigger_max=offsets_max,
@@ -132,6 +139,16 @@ def _subscription(own: Mapping[str, Any]) -> Subscription:
         raise ConfigError(f"exactly one of {', '.join(kinds)} says what is read, and {what}")
     found: Subscription = kinds[given[0]](own[given[0]])
     return found
+
+
+def _is_of_commits(subscription: Subscription) -> bool:
+    match subscription:
+        case Topics(names):
+            return set(names) == {COMMITS_TOPIC}
+        case Assignment(places):
+            return {topic for topic, _ in places} == {COMMITS_TOPIC}
+        case Pattern():
+            return False  # it finds no internal topics
 
 
 def _starting(own: Mapping[str, Any]) -> Position:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pylog.connector.client.cluster import TopicPartition
 from pylog.connector.spark.checkpoint import Mark
-from pylog.connector.spark.data_loss import Loss, beyond, expired, recreated, truncated
+from pylog.connector.spark.data_loss import FROM_THE_EARLIEST, Loss, beyond, expired, recreated, truncated
 from pylog.connector.spark.offsets import Offsets
 
 
@@ -43,8 +43,11 @@ def starts(
             losses.append(recreated(topic, partition, known, None, *remade[topic]))
             found[place] = earliest[place]
         elif end < known:
-            losses.append((beyond if is_first else truncated)(topic, partition, known, end))
-            found[place] = earliest[place] if place in anew and not is_first else end
+            loss = (beyond if is_first else truncated)(topic, partition, known, end)
+            found[place] = end
+            if place in anew and not is_first:
+                loss, found[place] = loss._replace(what_then=FROM_THE_EARLIEST), earliest[place]
+            losses.append(loss)
         elif known < earliest.get(place, 0) and (known < end or place in anew):
             losses.append(expired(topic, partition, known, earliest[place]))
             found[place] = min(earliest[place], end)

@@ -4,6 +4,7 @@ One reader lives on the driver for a whole query and plans; others, in tasks, on
 truth: whatever a batch was planned by is in the offset that ends it, or can be found out again.
 """
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 IDLE_WAIT_MS_MAX = 200  # how long an idle trigger waits for records; also how long a stop may have to wait
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 _GONE = (UnknownTopic, UnknownPartition)
 
@@ -47,7 +49,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._initial: Mark | None = None  # set when this run began a new query
+        self._initial: Mark | None = None  # where a new query starts, if this run was asked
+        self._no_start: ConfigError | UnknownTopic | None = None  # why there is no such place
+        self._is_in_touch = False
         self._query: str | None = None
         self._latest: Offsets = {}  # as last heard
         self._ids: dict[str, str] = {}  # of the topics of which it was heard
@@ -60,6 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._delay = TriggerDelay(options.offsets_per_trigger_min, options.trigger_delay_ms_max)
         self._idle_wait_ms = 0
         self._reported: set[Loss] = set()
+        self._absent: set[str] = set()  # topics of which it was said that they are not there
 
     @property
     def _cluster(self) -> Cluster:
@@ -68,13 +73,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What Spark asks, in the order of a trigger
 
     def initialOffset(self) -> dict[str, Any]:
-        """Asked twice for the first batch: both answers must agree, or records between them would be lost."""
+        """Asked twice for the first batch: both answers must agree, or records between them would be lost.
+
+        Also asked where a first batch is run again, though its end says where it began. So it is no error yet if
+        `startingOffsets` does not fit what the cluster holds: `latestOffset` says so, which is not asked then."""
         if self._initial is None:
-            contact(self._options.client, self._options.contact_timeout_ms)
-            self._initial = look_up(
-                self._start_of_query, self._options.look_up_attempts, self._options.look_up_pause_ms
-            )
+            self._get_in_touch()
+            try:
+                self._initial = look_up(
+                    self._start_of_query, self._options.look_up_attempts, self._options.look_up_pause_ms
+                )
+            except (ConfigError, UnknownTopic) as error:
+                self._no_start = error
+                self._initial = Mark({}, {}, self._name_of_query(None))
         return self._initial.to_json()
+
+    def _get_in_touch(self) -> None:
+        """Whether there is a cluster at all is known soon, and looked for once."""
+        if not self._is_in_touch:
+            contact(self._options.client, self._options.contact_timeout_ms)
+            self._is_in_touch = True
 
     def _start_of_query(self) -> Mark:
         places = self._options.subscription.partitions(self._cluster)
@@ -101,6 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def target() -> Offsets:
             return self._cluster.latest(self._options.subscription.partitions(self._cluster, lambda missing: None))
 
+        self._get_in_touch()
         self._target = self._while_topics_go(target)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -110,6 +129,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is not called for the last batch."""
         begin = Mark.from_json(start)
         if begin == self._initial:
+            if self._no_start is not None:
+                raise self._no_start
             end = self._while_topics_go(lambda: self._next_end(begin, limit))
             remade = begin.remade(end.topic_ids)
             first = {place: offset for place, offset in begin.offsets.items() if place[0] not in remade}
@@ -135,6 +156,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_first = begin == self._initial
         if until.first is not None:
             begin = Mark(until.first, until.topic_ids)
+        elif is_first and self._no_start is not None:
+            raise self._no_start
         elif is_first:  # replayed, from an older version: its end was settled before this start
             clamped = {place: min(offset, until.offsets.get(place, offset)) for place, offset in begin.offsets.items()}
             begin = begin._replace(offsets=clamped)
@@ -232,7 +255,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not any(error.topic == known for known, _ in begin.offsets):  # else it is reported as a loss
                 if self._options.fail_on_data_loss:
                     raise error
-                self._report([deleted(error.topic, 0, 0, None, whole_topic=True)])
+                if error.topic not in self._absent:
+                    self._absent.add(error.topic)
+                    _log.warning("%s. failOnDataLoss is false: going on without it until it is made", error)
 
         return self._options.subscription.partitions(self._cluster, missing)
 
@@ -244,13 +269,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _earliest_of(self, anew: set[TopicPartition], until: Mark, is_behind: bool) -> Offsets:
         """The first offsets of those that begin `anew`; if a partition of `until` is to be read on, of all of them, as
         they were a moment ago at the latest."""
+        there = [place for place in until.offsets if place in self._latest]  # of what was deleted nobody can say
         age_ms = (time.monotonic() - self._earliest_known_at) * 1000
-        is_old = age_ms >= self._options.client.metadata_max_age_ms or not until.offsets.keys() <= self._earliest.keys()
+        is_old = age_ms >= self._options.client.metadata_max_age_ms or not self._earliest.keys() >= set(there)
         if is_behind and is_old:
-            self._earliest = self._cluster.earliest(until.offsets)
+            self._earliest = self._cluster.earliest(there)
             self._earliest_known_at = time.monotonic()
         elif anew:
-            self._earliest |= self._cluster.earliest(anew)
+            self._earliest |= self._cluster.earliest(anew & set(there))
         return self._earliest
 
     # Where it begins
@@ -261,6 +287,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self._earliest_of(without_start(begin, until), until, is_behind)
         found, losses = starts(begin, until, earliest, is_first)
         gone = begin.offsets.keys() - until.offsets.keys()
+        self._believe_no_longer(gone)
         self._report([self._gone(place, begin.offsets[place]) for place in sorted(gone)] + losses)
         return found
 
@@ -274,6 +301,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _still_there(self, begin: Mark, until: Mark) -> Mark:
         """What of a batch can be read whose end was settled by an earlier run."""
         remade = until.remade(self._ids)
+        self._believe_no_longer(until.offsets.keys() - self._latest.keys())
         there: Offsets = {}
         losses: list[Loss] = []
         for place, end in sorted(until.offsets.items()):
@@ -292,6 +320,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 there[place] = end
         self._report(losses)
         return until._replace(offsets=there)
+
+    def _believe_no_longer(self, gone: Iterable[TopicPartition]) -> None:
+        """The list of all topics may be newer than what is known of these."""
+        for topic in {topic for topic, _ in gone}:
+            self._cluster.expire(topic)
 
     def _gone(self, place: TopicPartition, start: int, end: int | None = None) -> Loss:
         topic, partition = place
@@ -331,6 +364,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.client.group_id or f"{self._options.group_id_prefix}-{self._name_of_query(done.query)}"
         there = self._latest or done.offsets  # no broker takes a commit for what was deleted
         remade = done.remade(self._ids)  # and a topic made anew would take that of the old one
+        if self._ids:
+            self._groups.forget(remade.keys() | ({topic for topic, _ in done.offsets} - self._ids.keys()))
         committed = {
             place: offset
             for place, offset in done.offsets.items()

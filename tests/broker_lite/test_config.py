@@ -59,7 +59,7 @@ def test_settings_win_over_the_file(tmp_path):
     ("setting", "words"),
     [
         pytest.param("num.partition=3", "did you mean num.partitions", id="near miss"),
-        pytest.param("zookeeper.connect=x", "not an option", id="unknown"),
+        pytest.param("zookeeper.connect=x", "Unknown config name: zookeeper.connect", id="unknown"),
         pytest.param("num.partitions=0", "must be between 1 and", id="out of range"),
         pytest.param("num.partitions=many", "must be a whole number", id="not a number"),
         pytest.param("auto.create.topics.enable=maybe", "must be true or false", id="not a boolean"),

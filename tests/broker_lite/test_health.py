@@ -71,7 +71,7 @@ def on(tmp_path, work):
 def test_one_partition_that_is_offline_is_named_and_the_broker_is_ready(tmp_path):
     async def work(broker, health):
         await broker.create_topic("t", 2)
-        broker.partition("t", 1).log._condition.fail(OSError("a bad disk"))
+        broker.partition("t", 1).log.condition.fail(OSError("a bad disk"))
         return health.report()
 
     assert on(tmp_path, work) == {
@@ -88,7 +88,7 @@ def test_with_every_partition_offline_it_is_not_ready(tmp_path):
     async def work(broker, health):
         await broker.create_topic("t", NAMED_MAX + 1)
         for partition in broker.partitions.values():
-            partition.log._condition.fail(OSError("a bad disk"))
+            partition.log.condition.fail(OSError("a bad disk"))
         return health.report()
 
     report = on(tmp_path, work)
@@ -99,7 +99,7 @@ def test_with_every_partition_offline_it_is_not_ready(tmp_path):
 
 def test_without_its_metadata_log_it_is_not_ready(tmp_path):
     async def work(broker, health):
-        broker.catalogue.log._condition.fail(OSError("a bad disk"))
+        broker.catalogue.log.condition.fail(OSError("a bad disk"))
         return health.not_ready_because()
 
     assert on(tmp_path, work) == "the metadata log is offline: a bad disk"

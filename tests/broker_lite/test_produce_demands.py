@@ -151,6 +151,34 @@ def test_records_from_other_times_are_refused_by_name(files, overrides, times_ms
     on(files, work)
 
 
+def test_what_is_too_late_is_known_anew_when_the_clock_has_moved_or_the_topic_is_changed(files):
+    async def work(broker):
+        await broker.create_topic("t", 1)
+        partition = broker.partition("t", 0)
+
+        async def answer(late_ms):
+            batch = encode_batch([Record(0, START_MS + late_ms, b"k", b"v")])
+            return (await produce_one(broker, "t", batch)).error_code
+
+        assert await answer(0) == ErrorCode.NONE
+        assert await answer(HOUR_MS) == ErrorCode.NONE
+        assert await answer(HOUR_MS + 1) == ErrorCode.INVALID_TIMESTAMP
+        files.clock.advance(1)
+        assert await answer(HOUR_MS + 1) == ErrorCode.NONE
+        for options, late_ms in (
+            ({"message.timestamp.after.max.ms": "10"}, 12),
+            ({"message.timestamp.before.max.ms": "10"}, -10),
+        ):
+            partition.reconfigure(broker.config.topic(options))
+            assert await answer(late_ms) == ErrorCode.INVALID_TIMESTAMP
+            assert await answer(0) == ErrorCode.NONE
+            assert await answer(late_ms) == ErrorCode.INVALID_TIMESTAMP, options
+        partition.reconfigure(broker.config.topic({}))
+        assert await answer(-10) == ErrorCode.NONE
+
+    on(files, work)
+
+
 def test_a_batch_that_lies_about_its_latest_time_does_not_fool_the_log(files):
     async def work(broker):
         await broker.create_topic("t", 1)

@@ -11,10 +11,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import InputPartition
 
 from pylog.connector.client.cluster import Cluster
-from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached
+from pylog.connector.client.errors import OffsetOutOfRange, RangeNotReached, UnknownTopic
 from pylog.connector.client.fetcher import fetch_range
 from pylog.connector.spark import read
-from pylog.connector.spark.errors import DataLoss
+from pylog.connector.spark.errors import DataLoss, RecordsLate
 from pylog.connector.spark.option_rows import Taker
 from pylog.connector.spark.options import SourceOptions, source_options
 from pylog.connector.spark.plan import OffsetRange
@@ -93,6 +93,47 @@ def test_an_end_that_never_comes_is_data_loss_or_skipped(
     with pytest.raises(DataLoss, match=r"-0: the offsets \[10, 12\) are gone: .* nothing came in 60000 ms"):
         offsets(OffsetRange(topic, 0, 8, 12))
     assert offsets(OffsetRange(topic, 0, 8, 12), failOnDataLoss="false") == [8, 9]
+
+
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_what_is_there_and_does_not_come_in_time_is_no_loss(
+    topic: str, offsets: Offsets, monkeypatch: pytest.MonkeyPatch, fail_on_data_loss: str
+) -> None:
+    """Neither an error that says so nor a warning and rows that are left out: the task fails, and is tried again."""
+
+    def late(cluster: Any, topic: str, partition: int, start: int, end: int, *rest: Any) -> Iterator[Any]:
+        yield from fetch_range(cluster, topic, partition, start, 9)
+        raise RangeNotReached(topic, partition, 9, end, 9, 1000)
+
+    ends = iter([9, 10])  # a leader that has just taken over lags for a moment
+
+    def latest(cluster: Cluster, places: Any) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(places, next(ends))
+
+    monkeypatch.setattr(read, "fetch_range", late)
+    monkeypatch.setattr(Cluster, "latest", latest)
+    with pytest.raises(RecordsLate, match=r"-0: offset 9 did not come in 1000 ms, though the log has it"):
+        offsets(
+            OffsetRange(topic, 0, 8, 10),
+            **{"failOnDataLoss": fail_on_data_loss, "fetchOffset.retryIntervalMs": "1"},
+        )
+    assert next(ends, None) is None
+
+
+def test_a_topic_that_is_deleted_while_its_end_is_asked_for_is_a_loss(
+    topic: str, offsets: Offsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(cluster: Any, topic: str, partition: int, start: int, end: int, *rest: Any) -> Iterator[Any]:
+        raise RangeNotReached(topic, partition, start, end, start, 1000)
+
+    def latest(cluster: Cluster, places: Any) -> dict[tuple[str, int], int]:
+        raise UnknownTopic(topic)
+
+    monkeypatch.setattr(read, "fetch_range", late)
+    monkeypatch.setattr(Cluster, "latest", latest)
+    with pytest.raises(DataLoss, match=rf"the offsets \[8, 10\) are gone: the topic '{topic}' does not exist"):
+        offsets(OffsetRange(topic, 0, 8, 10))
+    assert offsets(OffsetRange(topic, 0, 8, 10), failOnDataLoss="false") == []
 
 
 def test_a_topic_that_was_made_anew_since_it_was_planned_is_not_read_in_its_place(

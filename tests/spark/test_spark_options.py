@@ -232,6 +232,7 @@ def test_parsed_options_travel_between_processes() -> None:
         pytest.param(
             {"decode": "offsets", "pushFilters": "true"}, "pushFilters is true, but with decode", id="decoded filters"
         ),
+        pytest.param({"decode": "offsets"}, "only __consumer_offsets has", id="no commits there"),
         pytest.param(
             {"groupIdPrefix": "p"}, "groupIdPrefix is an option of spark.readStream", id="no group in batches"
         ),
@@ -268,6 +269,11 @@ def test_a_batch_read_refuses(given: dict[str, str], message: str) -> None:
             {"startingOffsetsWithoutCommit": "group"}, "must be earliest or latest or error", id="again group"
         ),
         pytest.param({"startingOffsets": "group"}, "kafka.group.id must name the group", id="where which group stands"),
+        pytest.param(
+            {"startingOffsetsWithoutCommit": "latest"},
+            "goes with startingOffsets=group",
+            id="commits are not asked",
+        ),
         pytest.param({"groupIdPrefix": " "}, "groupIdPrefix must not be empty", id="no prefix"),
     ],
 )

@@ -17,7 +17,7 @@ from pylog.connector.spark.data_loss import met_by_task
 from pylog.connector.spark.errors import DataLoss
 from pylog.connector.spark.offsets import NOTE
 from pylog.connector.spark.plan import OffsetRange
-from tests.support.stream_readers import ALL, Json, NewReader, looked, plain, planned
+from tests.support.stream_readers import ALL, Json, NewReader, looked, plain, planned, read_first
 
 pytestmark = pytest.mark.connector
 
@@ -25,12 +25,6 @@ NewTopic = Callable[..., str]
 Produce = Callable[..., None]
 DeleteRecords = Callable[[str, int, int], None]
 GOES_ON = "going on with the earliest that is there"
-
-
-def read_to_the_end(reader: Any) -> Json:
-    """The offset that ends a first batch, as the checkpoint has it."""
-    end: Json = reader.latestOffset(reader.initialOffset(), ALL)
-    return end
 
 
 def group_of(offset: Json) -> str:
@@ -47,7 +41,7 @@ def overtaken(
     """(a topic of 40 offsets, of which 25 are gone; the checkpoint of a query that has read 10)."""
     topic = new_topic()
     produce(topic, 0, 10)
-    done = read_to_the_end(new_reader(topic))
+    done = read_first(new_reader(topic))
     produce(topic, 0, 30)
     delete_records(topic, 0, 25)
     return topic, done
@@ -81,7 +75,7 @@ def test_what_was_read_before_retention_took_it_is_no_loss(
     topic = new_topic()
     produce(topic, 0, 10)
     reader = new_reader(topic)
-    done = read_to_the_end(reader)
+    done = read_first(reader)
     delete_records(topic, 0, 10)
     assert reader.latestOffset(done, ALL) == done
     produce(topic, 0, 2)
@@ -156,8 +150,8 @@ def test_a_topic_that_was_made_anew_is_not_read_on_because_the_old_one_is_still_
     believing = {"kafka.metadata.max.age.ms": "600000"}
     failing = new_reader(topic, **believing)
     going_on = new_reader(topic, failOnDataLoss="false", **believing)
-    done = read_to_the_end(failing)
-    read_to_the_end(going_on)
+    done = read_first(failing)
+    read_first(going_on)
     cluster.delete_topic(topic)
     cluster.create_topic(topic, 1, 1)
     produce(topic, 0, 8)
@@ -228,12 +222,91 @@ def test_a_topic_that_is_deleted_while_it_is_believed_to_be_there_is_data_loss_o
     believing = {"kafka.metadata.max.age.ms": "600000"}
     failing = new_reader(f"{kept},{gone}", **believing)
     going_on = new_reader(f"{kept},{gone}", failOnDataLoss="false", **believing)
-    done = read_to_the_end(failing)
-    read_to_the_end(going_on)
+    done = read_first(failing)
+    read_first(going_on)
     cluster.delete_topic(gone)
     with pytest.raises(DataLoss, match=f"{gone}-0: the offsets from 7 on are gone: the topic '{gone}' does not exist"):
         failing.latestOffset(done, ALL)
     assert looked(going_on, done) == {kept: {"0": 0}}
+
+
+def test_a_topic_that_was_deleted_is_a_loss_once_and_then_a_topic_that_is_not_there(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, gone = new_topic(), new_topic()
+    produce(gone, 0, 7)
+    reader = new_reader(f"{kept},{gone}", failOnDataLoss="false")
+    done = read_first(reader)
+    cluster.delete_topic(gone)
+    end = reader.latestOffset(done, ALL)
+    assert f"{gone}-0: the offsets from 7 on are gone" in caplog.text
+    assert caplog.text.count("failOnDataLoss is false: going on without it") == 1
+    caplog.clear()
+    for again in (reader, reader, new_reader(f"{kept},{gone}", failOnDataLoss="false")):
+        assert looked(again, end) == {kept: {"0": 0}}
+    assert "are gone" not in caplog.text, "they were read"
+    assert caplog.text.count(f"the topic '{gone}' does not exist") == 2, "each run says so once"
+    cluster.create_topic(gone, 1, 1)
+    produce(gone, 0, 2)
+    assert planned(reader, end, reader.latestOffset(end, ALL)) == [OffsetRange(gone, 0, 0, 2)]
+
+
+def test_a_topic_of_a_pattern_that_was_deleted_is_called_so_though_its_partitions_are_still_believed_in(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster
+) -> None:
+    """The list of all topics is heard anew before what is known of this one."""
+    topic = new_topic()
+    produce(topic, 0, 3)
+    reader = new_reader("", subscribePattern=topic, **{"kafka.metadata.max.age.ms": "600000"})
+    done = read_first(reader)
+    cluster.delete_topic(topic)
+    Cluster.of(reader._options.client).expire_names()
+    with pytest.raises(
+        DataLoss, match=f"{topic}-0: the offsets from 3 on are gone: the topic '{topic}' does not exist"
+    ):
+        reader.latestOffset(done, ALL)
+
+
+def test_a_first_batch_of_which_a_topic_was_deleted_is_run_again_without_it(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, gone = new_topic(), new_topic()
+    produce(kept, 0, 5)
+    produce(gone, 0, 7)
+    subscribed = f"{kept},{gone}"
+    end = read_first(new_reader(subscribed))
+    cluster.delete_topic(gone)
+    failing = new_reader(subscribed)
+    with pytest.raises(DataLoss, match=rf"{gone}-0: the offsets \[0, 7\) are gone: the topic '{gone}' does not exist"):
+        failing.partitions(failing.initialOffset(), end)
+    reader = new_reader(subscribed, failOnDataLoss="false")
+    assert planned(reader, reader.initialOffset(), end) == [OffsetRange(kept, 0, 0, 5)]
+    assert caplog.text.count("[0, 7) are gone") == 1
+    produce(kept, 0, 2)
+    assert planned(reader, end, reader.latestOffset(end, ALL)) == [OffsetRange(kept, 0, 5, 7)]
+
+
+@pytest.mark.parametrize("is_seen_absent", [False, True])
+def test_a_topic_made_anew_that_has_as_many_records_is_committed_again(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, cluster: Cluster, is_seen_absent: bool
+) -> None:
+    other = new_topic()
+    topic = new_topic()
+    produce(topic, 0, 5)
+    reader = new_reader(f"{topic},{other}", failOnDataLoss="false")
+    done = read_first(reader)
+    assert reader.latestOffset(done, ALL) == done
+    assert cluster.committed_offsets(group_of(done))[topic, 0] == 5
+    cluster.delete_topic(topic)
+    if is_seen_absent:
+        done = reader.latestOffset(done, ALL)
+    cluster.create_topic(topic, 1, 1)
+    produce(topic, 0, 5)
+    end = reader.latestOffset(done, ALL)
+    assert planned(reader, done, end) == [OffsetRange(topic, 0, 0, 5)]
+    assert (topic, 0) not in cluster.committed_offsets(group_of(done))
+    assert reader.latestOffset(end, ALL) == end
+    assert cluster.committed_offsets(group_of(done))[topic, 0] == 5
 
 
 def test_a_topic_that_is_read_no_longer_is_not_called_deleted(
@@ -242,7 +315,7 @@ def test_a_topic_that_is_read_no_longer_is_not_called_deleted(
     """As in Spark's connector, it is a loss all the same."""
     kept, other = new_topic(), new_topic()
     produce(other, 0, 3)
-    done = read_to_the_end(new_reader(f"{kept},{other}"))
+    done = read_first(new_reader(f"{kept},{other}"))
     with pytest.raises(
         DataLoss, match=f"{other}-0: the offsets from 3 on are gone: the topic is there, but this query"
     ):
@@ -256,7 +329,7 @@ def test_a_log_that_was_cut_short_goes_on_at_its_end(
     """The same topic by its id: what is left of it had been read."""
     topic = new_topic()
     produce(topic, 0, 4)
-    mark = Mark.from_json(read_to_the_end(new_reader(topic)))
+    mark = Mark.from_json(read_first(new_reader(topic)))
     before = mark._replace(offsets={(topic, 0): 9}, first=None).to_json()
     with pytest.raises(
         DataLoss, match=rf"{topic}-0: the offsets \[4, 9\) are gone: the log ends at 4 now; it was trunc"

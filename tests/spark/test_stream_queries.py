@@ -42,12 +42,17 @@ class Rows:
     def _folder(self, what: str, format: str) -> str:
         return str(self._path / (what if self.is_shared else f"{what}-{format}"))
 
-    def start(self, trigger: dict[str, Any] | None = None, format: str = "pylog", **options: str) -> "StreamingQuery":
+    def start(
+        self, trigger: dict[str, Any] | None = None, format: str = "pylog", sink_fails: bool = False, **options: str
+    ) -> "StreamingQuery":
         """A run of the test's query: one checkpoint for all of them, per format."""
         stream = self._spark.readStream.format(format).option("kafka.bootstrap.servers", self._servers)
         rows = stream.options(**({"startingOffsets": "earliest"} | options)).load()
-        writer = rows.selectExpr("concat(topic, ':', cast(value as string)) value").writeStream.format("parquet")
-        writer = writer.option("path", self._folder("rows", format))
+        writer = rows.selectExpr("concat(topic, ':', cast(value as string)) value").writeStream
+        if sink_fails:
+            writer = writer.foreachBatch(_fail)
+        else:
+            writer = writer.format("parquet").option("path", self._folder("rows", format))
         writer = writer.option("checkpointLocation", self._folder("checkpoint", format))
         return writer.trigger(**(trigger or {"availableNow": True})).start()
 
@@ -57,8 +62,8 @@ class Rows:
         assert query.awaitTermination(DEADLINE_S)
         return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
-    def failure(self, format: str = "pylog", **options: str) -> str:
-        query = self.start(format=format, **options)
+    def failure(self, format: str = "pylog", sink_fails: bool = False, **options: str) -> str:
+        query = self.start(format=format, sink_fails=sink_fails, **options)
         with pytest.raises(StreamingQueryException) as caught:
             query.awaitTermination(DEADLINE_S)
         return str(caught.value)
@@ -66,6 +71,10 @@ class Rows:
     def found(self, format: str = "pylog") -> Counter[str]:
         rows = self._spark.read.schema("value string").parquet(self._folder("rows", format))
         return Counter(row["value"] for row in rows.collect())
+
+
+def _fail(batch: object, number: int) -> None:
+    raise RuntimeError("this sink fails")
 
 
 @pytest.fixture
@@ -106,6 +115,20 @@ def test_limits_are_exact_with_each_trigger(
     query.stop()
     assert [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]] == [16, 4]
     assert rows.found(format) == records(topic, 0, range(70)) + records(topic, 1, range(30))
+
+
+def test_a_limited_query_tells_how_far_behind_it_is(rows: Rows, new_topic: NewTopic, produce: Produce) -> None:
+    topic = new_topic()
+    produce(topic, 0, 10)
+    query = rows.start(subscribe=topic, maxOffsetsPerTrigger="4")
+    assert query.awaitTermination(DEADLINE_S)
+    behind = []
+    for progress in query.recentProgress:
+        (source,) = progress["sources"]
+        if progress["numInputRows"]:
+            latest, end = json.loads(source["latestOffset"])[topic], json.loads(source["endOffset"])[topic]
+            behind.append(latest["0"] - end["0"])
+    assert behind == [6, 2, 0]
 
 
 def test_available_now_ends_where_the_topics_ended_though_data_still_arrives(
@@ -225,6 +248,37 @@ def test_a_topic_made_anew_under_a_query_and_between_two_runs_is_found_out(
     assert f"{topic}-0: the offsets from 8 on are gone: the topic '{topic}' was deleted and made anew" in said
     assert rows.run(failOnDataLoss="false", **options) == [9]
     assert sum(rows.found().values()) == 5 + 8 + 9
+
+
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_a_topic_deleted_between_two_runs_fails_the_query_or_is_left_out(
+    rows: Rows, new_topic: NewTopic, produce: Produce, cluster: Cluster, fail_on_data_loss: str
+) -> None:
+    kept, gone = new_topic(), new_topic()
+    produce(kept, 0, 5)
+    produce(gone, 0, 7)
+    options = {"subscribe": f"{kept},{gone}", "failOnDataLoss": fail_on_data_loss, **FRESH}
+    assert sum(rows.run(**options)) == 12
+    cluster.delete_topic(gone)
+    produce(kept, 0, 3, first=5)
+    if fail_on_data_loss == "true":
+        assert f"{gone}-0: the offsets from 7 on are gone: the topic '{gone}' does not exist" in rows.failure(**options)
+    else:
+        assert rows.run(**options) == [3]
+        assert rows.found() == records(kept, 0, range(8)) + records(gone, 0, range(7))
+
+
+def test_a_first_batch_that_failed_is_run_again_though_starting_offsets_fit_no_more(
+    rows: Rows, new_topic: NewTopic, produce: Produce, add_partitions: Callable[[str, int], None]
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 10)
+    options = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 3}}), **FRESH}
+    assert "this sink fails" in rows.failure(sink_fails=True, **options)
+    add_partitions(topic, 2)
+    produce(topic, 1, 4)
+    assert rows.run(**options) == [7, 4]
+    assert rows.found() == records(topic, 0, range(3, 10)) + records(topic, 1, range(4))
 
 
 def test_retention_that_overtakes_a_query_fails_it_or_is_stepped_over(

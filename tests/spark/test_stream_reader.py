@@ -10,15 +10,20 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import StructType
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
-from pylog.connector.client.errors import ConfigError, UnknownTopic
+from pylog.connector.client.errors import BrokerUnavailable, ConfigError, UnknownTopic
+from pylog.connector.spark import stream_source
 from pylog.connector.spark.errors import DataLoss
 from pylog.connector.spark.groups import GroupCommits
 from pylog.connector.spark.offsets import NOTE
+from pylog.connector.spark.option_rows import Taker
+from pylog.connector.spark.options import source_options
 from pylog.connector.spark.plan import OffsetRange
-from tests.support.stream_readers import ALL, NewReader, looked, plain, planned
+from pylog.connector.spark.stream_source import StreamReader
+from tests.support.stream_readers import ALL, NewReader, looked, plain, planned, read_first
 
 pytestmark = pytest.mark.connector
 
@@ -104,7 +109,7 @@ def test_offsets_must_name_every_partition(new_topic: NewTopic, new_reader: NewR
     with pytest.raises(
         ConfigError, match=f"startingOffsets must name every partition.*There are: {topic}-0, {topic}-1"
     ):
-        new_reader(topic, json.dumps({topic: named})).initialOffset()
+        read_first(new_reader(topic, json.dumps({topic: named})))
 
 
 def test_a_limit_is_the_default_and_is_kept(new_topic: NewTopic, produce: Produce, new_reader: NewReader) -> None:
@@ -313,7 +318,7 @@ def test_a_new_query_starts_where_a_group_stands(
         reader = new_reader(topic, "group", startingOffsetsWithoutCommit=without_commit, **group)
         assert plain(reader.initialOffset()) == {topic: {"0": 2, "1": expected}}
     with pytest.raises(ConfigError, match=f"'of-{topic}' has no commit for {topic}-1.*startingOffsetsWithoutCommit"):
-        new_reader(topic, "group", **group).initialOffset()
+        read_first(new_reader(topic, "group", **group))
     with pytest.raises(ConfigError, match=r"kafka\.group\.id must name the group"):
         new_reader(topic, "group")
 
@@ -399,7 +404,47 @@ def test_a_topic_that_is_gone_is_data_loss_or_left_out(
 
 def test_a_topic_that_never_was_stops_a_new_query(new_reader: NewReader) -> None:
     with pytest.raises(UnknownTopic, match="create it first"):
-        new_reader("no-such-topic").initialOffset()
+        read_first(new_reader("no-such-topic"))
+
+
+def test_a_first_batch_that_is_run_again_begins_where_it_began_though_the_topic_has_grown(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader, add_partitions: Callable[[str, int], None]
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 10)
+    starting = json.dumps({topic: {"0": 3}})
+    reader = new_reader(topic, startingOffsets=starting)
+    end = read_first(reader)
+    add_partitions(topic, 2)
+    again = new_reader(topic, startingOffsets=starting)
+    assert planned(again, again.initialOffset(), end) == [OffsetRange(topic, 0, 3, 10)]
+    with pytest.raises(ConfigError, match="must name every partition"):
+        read_first(new_reader(topic, startingOffsets=starting))
+
+
+def test_a_first_batch_of_an_older_version_needs_its_start(
+    new_topic: NewTopic, produce: Produce, new_reader: NewReader
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 10)
+    reader = new_reader(topic, startingOffsets=json.dumps({topic: {"0": 3, "1": 0}}))
+    with pytest.raises(ConfigError, match="must name every partition"):
+        reader.partitions(reader.initialOffset(), {topic: {"0": 10}})
+
+
+def test_available_now_finds_out_soon_that_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def nobody(config: Any, timeout_ms: int) -> None:
+        asked.append(timeout_ms)
+        raise BrokerUnavailable([("127.0.0.1:1", "refused")])
+
+    monkeypatch.setattr(stream_source, "contact", nobody)
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    reader = StreamReader(source_options(options, Taker.STREAM), StructType())
+    with pytest.raises(BrokerUnavailable):
+        reader.prepareForTriggerAvailableNow()
+    assert asked == [5_000]
 
 
 def test_a_reader_is_small_when_it_travels_to_a_task(new_topic: NewTopic, new_reader: NewReader) -> None:

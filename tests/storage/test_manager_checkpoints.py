@@ -269,9 +269,9 @@ def test_no_log_is_deleted_between_the_look_at_it_and_the_checkpoint() -> None:
             return int(self) > other
 
     log._unsynced.recovery_point = Looked(log.recovery_point)
-    log._start_offset = Looked(3)
+    log.log_start_offset = Looked(3)
     manager.checkpoint()
-    log._start_offset = Looked(4)
+    log.log_start_offset = Looked(4)
     manager.store_starts()
     assert len(looks) == 3
     assert not any(looks)
@@ -438,5 +438,5 @@ def test_logs_are_flushed_when_they_are_old_or_have_sealed_a_segment() -> None:
     assert manager.logs_to_flush() == []
     by_time.append(batch_of(1), 0)
     clock.advance(1000)
-    by_time._condition.fail(OSError("offline"))
+    by_time.condition.fail(OSError("offline"))
     assert manager.logs_to_flush() == []

@@ -197,9 +197,9 @@ def test_each_of_the_last_five_batches_is_answered_as_it_was(number: int) -> Non
 
 def test_the_next_batch_of_a_producer_is_known_at_a_glance() -> None:
     producers = after(data(0), data(10))
-    assert producers.goes_on_with(data(20))
+    assert producers.who_goes_on_with(data(20))
     for other in (data(10), data(30), data(20, epoch=4), data(20, producer_id=7), control(20)):
-        assert not producers.goes_on_with(other)
+        assert not producers.who_goes_on_with(other)
 
 
 def test_a_repeat_is_found_where_the_sequence_wraps() -> None:
@@ -210,7 +210,7 @@ def test_a_repeat_is_found_where_the_sequence_wraps() -> None:
 def test_a_repeat_behind_a_batch_without_a_sequence_is_found() -> None:
     producers = after(data(0), data(-1, 10))  # behind which sequences begin anew
     assert producers.check([data(0, 20)]) == Duplicate(0, 9, 50)
-    assert not producers.goes_on_with(data(0, 20))
+    assert not producers.who_goes_on_with(data(0, 20))
 
 
 def test_a_repeat_behind_the_marker_of_its_transaction_is_found() -> None:

@@ -163,7 +163,7 @@ class ProducersMachine(RuleBasedStateMachine):
         except StorageError as error:
             answer = type(error)
         assert answer == self.twin.answer(header)
-        assert answer is None or not self.producers.goes_on_with(header), "what is known at a glance is taken"
+        assert answer is None or not self.producers.who_goes_on_with(header), "what is known at a glance is taken"
         if answer is None:
             self.add(header)
 

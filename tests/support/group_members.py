@@ -102,7 +102,6 @@ class KafkaPython:
 
     def __init__(self, wanted: Wanted) -> None:
         self._consumer = kafka.KafkaConsumer(
-            wanted.topic,
             bootstrap_servers=wanted.servers,
             group_id=wanted.group,
             group_instance_id=wanted.instance_id,
@@ -114,6 +113,9 @@ class KafkaPython:
             fetch_max_wait_ms=_POLL_MS,
             reconnect_backoff_max_ms=200,
         )
+        # If it leads before it has heard of the topic it gives nobody anything, and at times does not join again.
+        assert self._consumer.partitions_for_topic(wanted.topic)
+        self._consumer.subscribe([wanted.topic])
 
     def poll(self) -> list[Read]:
         return [

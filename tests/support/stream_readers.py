@@ -24,6 +24,12 @@ def stream_reader(bootstrap_servers: str, options: dict[str, str]) -> StreamRead
     return StreamReader(source_options(given | options, Taker.STREAM), source_schema(False))
 
 
+def read_first(reader: StreamReader) -> Json:
+    """The offset that ends a new query's first batch, as the checkpoint has it."""
+    end: Json = reader.latestOffset(reader.initialOffset(), ALL)
+    return end
+
+
 def planned(reader: StreamReader, start: Json, end: Json) -> list[OffsetRange]:
     return [partition.value for partition in reader.partitions(start, end)]
 

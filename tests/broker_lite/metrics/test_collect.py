@@ -165,7 +165,7 @@ def test_records_that_were_deleted_unread_leave_a_lag_but_no_hole(tmp_path):
 def test_what_is_offline_is_counted(tmp_path):
     async def work(broker):
         await broker.create_topic("t", 3)
-        broker.partition("t", 1).log._condition.fail(OSError("a bad disk"))
+        broker.partition("t", 1).log.condition.fail(OSError("a bad disk"))
         return await told(broker)
 
     metrics = on(tmp_path, work, **{"min.insync.replicas": 2})
