@@ -198,7 +198,7 @@ def _read_answer(body: bytes) -> tuple[str, float | None]:
 
 
 def _unsecured(options: Mapping[str, str]) -> tuple[str, float | None]:
-    now = time.time()
+    now = int(time.time() * 1000) / 1000  # for a broker, whose clock has milliseconds, more would be later than now
     claims: dict[str, Any] = {}
     lifetime_seconds = float(UNSECURED_LIFETIME_SECONDS)
     for option, text in options.items():

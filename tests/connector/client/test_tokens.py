@@ -56,6 +56,12 @@ def test_an_unsigned_token_has_the_claims_of_its_options() -> None:
     assert tokens.extensions(config) == {"traceId": "x1"}
 
 
+def test_an_unsigned_token_is_not_made_later_than_a_brokers_clock_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.1239)
+    found = claims(tokens.token(config_of('unsecuredLoginStringClaim_sub="alice"')).text.reveal())
+    assert found["iat"] == 1_700_000_000_123 / 1000  # the very division by which Kafka's validator compares
+
+
 @pytest.mark.parametrize(
     ("jaas", "says"),
     [
