@@ -46,6 +46,7 @@ CONFIG = {
     "auto.create.topics.enable": False,
     "offsets.topic.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
+    "log.retention.ms": -1,  # the records here are of 2023, and the broker of all tests may live until retention runs
 }
 TOPIC = "t"
 COUNT = 20_000
