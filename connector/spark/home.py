@@ -3,7 +3,8 @@
 Spark puts `pyspark.zip` and Py4J's zip, of `python/lib` in its home, first on the path of every Python process that it
 starts. They hold sources, and Python keeps nothing compiled of a zip: a process that is not forked from another
 compiles PySpark before it does anything. The planner of a streaming query is such a process. Here the installed
-packages, compiled, stand where the zips would; everything else is linked to.
+packages, compiled, stand where the zips would, and beside them what Python is to do first (`python_start`); everything
+else is linked to.
 
 For Spark on this machine only: a cluster is sent the zips themselves.
 """
@@ -17,6 +18,8 @@ import tempfile
 import threading
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
+
+from pylog.connector.spark import python_start
 
 _PYTHON, _LIBRARIES, _ZIP = "python", "lib", "pyspark.zip"
 _CHOSEN_ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE")  # and for a reason
@@ -84,6 +87,7 @@ def _made(installed: Path) -> Path:
         if (installed / _PYTHON / _LIBRARIES / zip_name).exists():  # Py4J of another version stays as it is
             (home / _PYTHON / _LIBRARIES / zip_name).mkdir()
             (home / _PYTHON / _LIBRARIES / zip_name / package.name).symlink_to(package)
+    (home / _PYTHON / _LIBRARIES / _ZIP / "sitecustomize.py").symlink_to(python_start.__file__)
     return home
 
 

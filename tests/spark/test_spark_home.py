@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ pytest.importorskip("pyspark")
 
 import py4j.version
 
-from pylog.connector.spark import home
+from pylog.connector.spark import home, python_start
 from tests.support.java import JavaUnavailable, java_command
 
 DEADLINE_S = 120
@@ -36,6 +37,8 @@ def where(_):
         found += os.path.isfile(package.__spec__.cached), ".zip" in package.__file__, os.path.realpath(package.__file__)
     return found
 
+paths = session.sparkContext.parallelize([0], 1).map(lambda _: sys.path).first()
+print(*[entry for entry in paths if entry.endswith(".jar")])
 print(*session.sparkContext.parallelize([0], 1).map(where).first(), os.environ.get("SPARK_HOME"), sep="\\n")
 session.stop()
 """
@@ -69,6 +72,8 @@ def test_the_packages_stand_where_their_zips_were_and_all_else_is_what_it_was(
     assert (made / f"python/lib/py4j-{PY4J}-src.zip/py4j/version.py").resolve() == Path(py4j.version.__file__).resolve()
     assert (made / "python/lib/py4j-0-src.zip").resolve() == installed / "python/lib/py4j-0-src.zip", "another version"
     assert (made / "jars/of-jars").resolve() == installed / "jars/of-jars"
+    found = {one.name for one in (made / "python/lib/pyspark.zip").iterdir()}
+    assert found == {"pyspark", "sitecustomize.py"}
     for folder in (".", "python", "python/lib"):
         assert {one.name for one in (made / folder).iterdir()} == {one.name for one in (installed / folder).iterdir()}
 
@@ -163,6 +168,43 @@ def test_the_environment_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch
     assert "SPARK_HOME" not in os.environ
 
 
+@pytest.fixture
+def python_path(tmp_path: Path) -> list[str]:
+    """As Spark sets it: its packages, its jar, what the user has."""
+    jar = tmp_path / "jars" / "spark-core_2.13-4.2.0.jar"
+    packages, of_user = tmp_path / "pyspark.zip", tmp_path / "user"
+    for folder in (jar.parent, packages, of_user):
+        folder.mkdir()
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("of_jar.py", "")
+    (packages / "sitecustomize.py").symlink_to(python_start.__file__)
+    return [str(packages), str(jar), str(of_user)]
+
+
+def _told_by_python(python_path: list[str], code: str) -> list[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(python_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    )
+    assert run.stderr == ""
+    return run.stdout.splitlines()
+
+
+def test_python_does_not_look_into_sparks_jar(python_path: list[str]) -> None:
+    code = "import sys, importlib.util as u; print(*sys.path, u.find_spec('of_jar'), sep='\\n')"
+    *path, of_jar = _told_by_python(python_path, code)
+    packages, jar, of_user = python_path
+    assert path[1:3] == [packages, of_user]
+    assert jar not in path
+    assert of_jar == "None"
+
+
+def test_what_the_user_has_python_do_first_is_done(python_path: list[str]) -> None:
+    Path(python_path[-1], "sitecustomize.py").write_text("import sys; print(sys.path[0], __name__, __file__)")
+    (told,) = _told_by_python(python_path, "")
+    assert told == f"{python_path[0]} sitecustomize {python_path[-1]}/sitecustomize.py"
+
+
 @pytest.mark.connector
 def test_a_worker_imports_the_package_compiled(tmp_path: Path) -> None:
     try:
@@ -183,7 +225,8 @@ def test_a_worker_imports_the_package_compiled(tmp_path: Path) -> None:
         timeout=DEADLINE_S,
         check=True,
     )
-    *found, spark_home = run.stdout.splitlines()[-7:]
+    jars, *found, spark_home = run.stdout.splitlines()[-8:]
+    assert jars == ""
     for package, (is_compiled, is_of_the_home, path) in zip((pyspark, py4j), (found[:3], found[3:]), strict=True):
         assert is_compiled == "True"
         assert is_of_the_home == "True"
