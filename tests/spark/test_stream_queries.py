@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +197,28 @@ def test_a_least_number_puts_batches_off_on_spark(
     eventually(lambda: sum(counts()) >= 11, query)
     query.stop()
     assert all(count >= 10 for count in counts()[1:]), counts()
+
+
+@FORMATS
+def test_a_batch_of_too_few_comes_when_the_delay_is_over(
+    spark_kafka: "SparkSession", rows: Rows, new_topic: NewTopic, produce: Produce, format: str
+) -> None:
+    topic = new_topic()
+    produce(topic, 0, 1)
+    least = {"subscribe": topic, "minOffsetsPerTrigger": "1000", "maxTriggerDelay": "5s"}
+    query = rows.start({"processingTime": "0 seconds"}, format, **least)
+
+    def batches() -> list[dict[str, Any]]:
+        return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+    eventually(lambda: len(batches()) == 1, query)  # the first does not wait
+    produce(topic, 0, 3, first=1)
+    eventually(lambda: len(batches()) == 2, query)
+    query.stop()
+    first, second = batches()
+    assert (first["numInputRows"], second["numInputRows"]) == (1, 3)
+    began = [datetime.fromisoformat(progress["timestamp"]) for progress in (first, second)]
+    assert (began[1] - began[0]).total_seconds() >= 4.5, "a trigger begins a little before it is decided"
 
 
 # Partitions and topics that come and go
