@@ -13,7 +13,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks import source_memory, source_trickle, spark
+from benchmarks import ceiling, source_memory, source_trickle, spark
 from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Result, Target, measure
 from benchmarks.peers import RunningBroker, brokers
 from benchmarks.source_topics import Topic
@@ -25,8 +25,9 @@ MEGABYTES = Measure("MB/s of values")
 CPU = Measure("CPU s a million rows", higher_is_better=False, decimals=2)
 ROWS_IN_TRIGGERS = Measure("rows/s within triggers")  # as Spark reports it: without the start of the query
 START = Measure("s of a query outside of its triggers", higher_is_better=False, decimals=2)
-TARGETS = {100: Target(ratio_min=2.5), 1000: Target(ratio_min=1.6)}  # by the bytes of a value
-PROJECTED_TARGETS = {100: Target(ratio_min=4.0)}
+KAFKA, READY = 'format("kafka")', "Arrow batches ready"
+TARGETS = {100: Target(ratio_min={KAFKA: 2.5}), 1000: Target(ratio_min={KAFKA: 1.6})}  # by the bytes of a value
+PROJECTED_TARGETS = {100: Target(ratio_min={KAFKA: 4.0})}
 COUNTS = {100: 4_000_000, 1000: 1_000_000}
 PLAIN_COUNTS = {100: 12_000_000, 1000: 4_000_000}  # what is streamed: a query's start is not to be what is measured
 CODECS = ("lz4", "zstd")
@@ -51,7 +52,7 @@ def _of_size(
     cases: list[Case] = []
     with contextlib.ExitStack() as filled:
         for topic in _topics(options, value_bytes):
-            is_plain = topic == Topic(topic.count, topic.value_bytes)
+            is_plain = _is_plain(topic)
             for broker in running if is_plain else running[:1]:
                 filled.enter_context(topic.filled(session, broker))
                 reads = READS if is_plain else {"batch": READS["batch"]}
@@ -71,6 +72,10 @@ def _topics(options: Options, value_bytes: int) -> list[Topic]:
     return topics
 
 
+def _is_plain(topic: Topic) -> bool:
+    return topic == Topic(topic.count, topic.value_bytes)
+
+
 def _case(
     session: SparkSession,
     formats: list[str],
@@ -81,6 +86,8 @@ def _case(
     topic: Topic,
 ) -> Case:
     contenders = [Contender(f'format("{name}")', partial(read, session, name, broker, topic)) for name in formats]
+    if _is_plain(topic):
+        contenders.append(Contender(READY, partial(read, session, ceiling.FORMAT, broker, topic)))
     count = topic.partitions
     partitions = "" if count == Topic.partitions else f", {count} partition{'s' * (count != 1)}"
     target = (PROJECTED_TARGETS if kind == PROJECTED else TARGETS).get(topic.value_bytes)
@@ -89,7 +96,9 @@ def _case(
     return Case(f"{topic.name}{partitions}, {kind}, on {broker.name}", contenders, measures, targets)
 
 
-def _options(broker: RunningBroker, topic: Topic) -> dict[str, str]:
+def _options(name: str, broker: RunningBroker, topic: Topic) -> dict[str, str]:
+    if name == ceiling.FORMAT:
+        return {"rows": str(topic.count), "valueBytes": str(topic.value_bytes), "partitions": str(topic.partitions)}
     headers = {"includeHeaders": "true"} if topic.has_headers else {}
     return {
         "kafka.bootstrap.servers": broker.bootstrap_servers,
@@ -100,13 +109,13 @@ def _options(broker: RunningBroker, topic: Topic) -> dict[str, str]:
 
 
 def _batch(session: SparkSession, name: str, broker: RunningBroker, topic: Topic) -> Figures:
-    return _timed(session, topic, session.read.format(name).options(**_options(broker, topic)).load)
+    return _timed(session, topic, session.read.format(name).options(**_options(name, broker, topic)).load)
 
 
 def _projected(session: SparkSession, name: str, broker: RunningBroker, topic: Topic) -> Figures:
-    """The values alone: ours is told by a schema, Spark's own prunes the columns by itself."""
-    read = session.read.format(name).options(**_options(broker, topic))
-    if name == spark.OURS:
+    """The values alone: Python sources are told by a schema, Spark's own prunes the columns by itself."""
+    read = session.read.format(name).options(**_options(name, broker, topic))
+    if name != spark.THEIRS:
         read = read.schema("value binary")
     return _timed(session, topic, lambda: read.load().select("value"))
 
@@ -128,7 +137,7 @@ def _figures(topic: Topic, seconds: float, cpu_seconds: float) -> dict[str, floa
 def _stream(session: SparkSession, name: str, broker: RunningBroker, topic: Topic) -> Figures:
     with tempfile.TemporaryDirectory(prefix="pylog-bench-") as checkpoint:
         cpu, began = spark.cpu_seconds(session), time.perf_counter()
-        rows = session.readStream.format(name).options(**_options(broker, topic))
+        rows = session.readStream.format(name).options(**_options(name, broker, topic))
         query = (
             rows.option("maxOffsetsPerTrigger", -(-topic.count // TRIGGERS) + topic.partitions)  # rounded one by one
             .load()

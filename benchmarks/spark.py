@@ -9,6 +9,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 import pylog
+from benchmarks.ceiling import CeilingDataSource
 from benchmarks.harness import say
 from tests.support.jars import JarsUnavailable, spark_kafka_jars
 
@@ -40,6 +41,7 @@ def session(skipped: list[str]) -> Iterator[tuple[SparkSession, list[str]]]:
             "spark.log.level": "ERROR",
         }
         spark = pylog.spark_session("pylog benchmarks", master="local[2]", config=config)
+        spark.dataSource.register(CeilingDataSource)
         try:
             yield spark, formats
         finally:

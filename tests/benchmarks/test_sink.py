@@ -36,7 +36,7 @@ def test_a_work_is_named_after_what_is_done(work: Work, name: str) -> None:
 def test_a_target_is_set_beside_every_peer() -> None:
     for target in sink.TARGETS.values():
         assert isinstance(target.ratio_min, Mapping)
-        assert [sink.OURS, *target.ratio_min] == list(sink.WAYS)
+        assert [sink.OURS, *target.ratio_min, sink.DRAINED] == list(sink.WAYS)
 
 
 def test_rows_in_memory_are_in_files_too_and_of_the_size_asked_for(spark: SparkSession) -> None:
