@@ -6,10 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
@@ -30,6 +34,16 @@ def bound_bytes(batch_bytes: int, plain_bytes: int) -> int:
     return max(FETCH_BYTES, batch_bytes) + 2 * max(FETCH_BYTES, plain_bytes) + 2 * ARROW_BYTES + SLACK_BYTES
 
 
+def filled(bootstrap_servers: str, topic: str, batch: bytearray, records: int, plain_bytes: int) -> int:
+    """How many times the batch stands there."""
+    count = GIGABYTES * 10**9 // plain_bytes
+    cluster = Cluster(ClientConfig.parse({"bootstrap.servers": bootstrap_servers, "max.request.size": "20000000"}))
+    with RecordProducer(cluster.config) as producer:
+        for _ in range(count):
+            producer.send_batch(topic, 0, bytearray(batch), records)
+    return count
+
+
 @pytest.mark.parametrize(
     ("records", "value_bytes", "codec"),
     [
@@ -45,13 +59,48 @@ def test_the_memory_of_a_task_does_not_grow_with_its_range(
     topic = new_topic()
     plain_bytes = records * value_bytes
     batch = encode_batch([Record(n, 0, None, b"x" * value_bytes) for n in range(records)], codec=codec)
-    count = GIGABYTES * 10**9 // plain_bytes
-    cluster = Cluster(ClientConfig.parse({"bootstrap.servers": bootstrap_servers, "max.request.size": "20000000"}))
-    with RecordProducer(cluster.config) as producer:
-        for _ in range(count):
-            producer.send_batch(topic, 0, bytearray(batch), records)
+    count = filled(bootstrap_servers, topic, batch, records, plain_bytes)
     ends = [str(count // part * records) for part in (100, 1)]
     command = [sys.executable, "-m", "tests.support.task_memory", bootstrap_servers, topic, *ends]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert max(map(int, done.stdout.split())) < bound_bytes(len(batch), plain_bytes)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the most that a process held is read from /proc")
+def test_the_memory_of_a_task_in_spark_does_not_grow_with_its_range(
+    spark: SparkSession, bootstrap_servers: str, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    batch = encode_batch([Record(n, 0, None, b"x" * 1000) for n in range(900)])
+    count = filled(bootstrap_servers, topic, batch, 900, 900_000) * 900
+
+    def most_bytes(rows: int) -> int:
+        """That any Python process of Spark holds while one task reads so many rows."""
+        for process in python_processes(spark):
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # forget the most so far
+        found = (
+            spark.read.format("pylog")
+            .option("kafka.bootstrap.servers", bootstrap_servers)
+            .option("subscribe", topic)
+            .option("endingOffsets", f'{{"{topic}": {{"0": {rows}}}}}')
+            .option("maxRecordsPerPartition", rows)  # or a large range would be several tasks
+            .load()
+        )
+        assert found.rdd.getNumPartitions() == 1
+        found.write.format("noop").mode("overwrite").save()
+        return max(map(most_resident_bytes, python_processes(spark)))
+
+    few = most_bytes(900)
+    assert few < most_bytes(count) < few + bound_bytes(len(batch), len(batch))
+
+
+def python_processes(spark: SparkSession) -> list[psutil.Process]:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    return [one for one in psutil.Process(gateway.proc.pid).children(recursive=True) if "python" in one.name()]
+
+
+def most_resident_bytes(process: psutil.Process) -> int:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
