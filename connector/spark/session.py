@@ -15,7 +15,12 @@ from pylog.connector.spark.home import compiled_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 PRESETS = {
+    # Arrow checks bounds and nulls at every value that Spark takes of a batch. Spark, which knows the rows of a batch and
+    # asks for nulls itself, needs neither: 100 B rows 4.8 M/s with them, 5.6 without. What a user gives Java comes behind.
+    "spark.driver.defaultJavaOptions": _UNCHECKED,
+    "spark.executor.defaultJavaOptions": _UNCHECKED,
     "spark.python.unix.domain.socket.enabled": "true",  # 1 KB rows as Arrow: 0.96-1.37 M/s, by TCP 0.84-1.02
     # Rows on their way to Python: 10,000 of 1 KB are more than the processor's caches hold, and took 10 % longer.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2m",
