@@ -3,9 +3,10 @@
 What a user sets comes first. A session that is there already is taken as it is: its static settings stay.
 """
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pylog.connector.spark import check_pyspark, register
@@ -15,12 +16,9 @@ from pylog.connector.spark.home import compiled_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+# Read by Arrow in Java, when it starts: it then does not check the bounds of its memory at every value (docs/adr/0018).
+_ARROW_UNCHECKED = "ARROW_ENABLE_UNSAFE_MEMORY_ACCESS"
 PRESETS = {
-    # Arrow checks bounds and nulls at every value that Spark takes of a batch. Spark, which knows the rows of a batch and
-    # asks for nulls itself, needs neither: 100 B rows 4.8 M/s with them, 5.6 without. What a user gives Java comes behind.
-    "spark.driver.defaultJavaOptions": _UNCHECKED,
-    "spark.executor.defaultJavaOptions": _UNCHECKED,
     "spark.python.unix.domain.socket.enabled": "true",  # 1 KB rows as Arrow: 0.96-1.37 M/s, by TCP 0.84-1.02
     # Rows on their way to Python: 10,000 of 1 KB are more than the processor's caches hold, and took 10 % longer.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2m",
@@ -40,10 +38,24 @@ def spark_session(
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**PRESETS, **(config or {})}.items():
+    unchecked = os.environ.get(_ARROW_UNCHECKED, "true")
+    presets = {**PRESETS, f"spark.executorEnv.{_ARROW_UNCHECKED}": unchecked}
+    for key, value in {**presets, **(config or {})}.items():
         builder = builder.config(key, value)
-    with compiled_home((config or {}).get("spark.master", master)):
+    with compiled_home((config or {}).get("spark.master", master)), _environment(_ARROW_UNCHECKED, unchecked):
         session = builder.getOrCreate()
     without_processes(session)
     register(session)
     return session
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """A JVM that is started meanwhile has this in its environment, too."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)

@@ -26,7 +26,8 @@ def bare_spark(spark: "SparkSession") -> "Iterator[SparkSession]":
     from pylog.connector.spark.checkpoint_files import OPTION
     from pylog.connector.spark.session import PRESETS
 
-    names = [OPTION, *(name for name in PRESETS if not name.startswith("spark.python."))]  # which nobody can change
+    changeable = (name for name in PRESETS if name.startswith(("spark.sql.", "spark.hadoop.")))
+    names = [OPTION, *changeable]
     before = {name: spark.conf.get(name, None) for name in names}
     for name in names:
         spark.conf.unset(name)

@@ -28,6 +28,7 @@ from tests.support.simulated_files import SimulatedFiles
 pytestmark = pytest.mark.faults
 
 BATCH_BYTES = len(batch_of(1))
+PIECE = 64 << 10
 PASSING = [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM]
 FATAL = [errno.EIO, errno.EROFS, errno.EACCES]
 
@@ -77,6 +78,28 @@ def test_a_write_that_takes_several_calls_is_completed(tmp_path: Path, monkeypat
     log = log_in(tmp_path)
     log.append(batch_of(2), 0)
     assert len(records_in(log)) == 2
+
+
+@pytest.mark.parametrize("room", [PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
+def test_a_large_batch_is_written_in_pieces_and_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    log = log_in(tmp_path)
+    log.append(batch_of(1), 0)
+    large = batch_of(1, value=os.urandom(4 * PIECE))
+    with monkeypatch.context() as context:
+        context.setattr(os, "pwrite", _FullDisk(room))
+        with pytest.raises(OSError, match="No space left"):
+            log.append(large, 0)
+    assert os.path.getsize(log.directory / f"{0:020d}.log") == BATCH_BYTES
+    pwrite, pieces = os.pwrite, list[int]()
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pieces.append(len(data)) or pwrite(fd, data, at))
+    log.append(large, 0)
+    assert max(pieces) == PIECE
+    assert sum(pieces) == len(large)
+    written = (log.directory / f"{0:020d}.log").read_bytes()[BATCH_BYTES:]
+    assert written[16:] == large[16:], "all but what a log writes anew"
+    assert offsets_in(reopened(log)) == [0, 1]
 
 
 def test_a_torn_write_that_could_not_be_undone_is_undone_before_the_next(
