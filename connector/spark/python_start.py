@@ -8,6 +8,7 @@ directory of some thousands of entries is read, in Python, three times before a 
 import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from itertools import dropwhile
 from os import path
 
 _SPARKS_JAR = "spark-core_"
@@ -18,8 +19,10 @@ def leave_out_sparks_jar() -> None:
 
 
 def run_the_hidden_one(here: str) -> None:
-    """The `sitecustomize` of the machine or the user, which would have been found without ours."""
-    spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != here])
+    """The `sitecustomize` of the machine or the user, which would have been found without ours. It stands behind ours:
+    were it looked for on the whole path, two of ours, of two homes, would run each other without end."""
+    behind = [entry for entry in dropwhile(lambda entry: entry != here, sys.path) if entry != here]
+    spec = PathFinder.find_spec("sitecustomize", behind)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(module_from_spec(spec))
 

@@ -205,6 +205,19 @@ def test_what_the_user_has_python_do_first_is_done(python_path: list[str]) -> No
     assert told == f"{python_path[0]} sitecustomize {python_path[-1]}/sitecustomize.py"
 
 
+@pytest.mark.parametrize("second", ["another home", "the same home, by another name"])
+def test_two_homes_on_the_path_do_not_run_each_other(python_path: list[str], tmp_path: Path, second: str) -> None:
+    packages, *_, of_user = python_path
+    other = tmp_path / "other.zip"
+    if second == "another home":
+        other.mkdir()
+        (other / "sitecustomize.py").symlink_to(python_start.__file__)
+    else:
+        other.symlink_to(packages)
+    Path(of_user, "sitecustomize.py").write_text("print('once')")
+    assert _told_by_python([packages, str(other), of_user], "") == ["once"]
+
+
 @pytest.mark.connector
 def test_a_worker_imports_the_package_compiled(tmp_path: Path) -> None:
     try:
