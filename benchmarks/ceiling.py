@@ -1,5 +1,5 @@
 """What Spark's API for Python sources and sinks allows: a source that has its Arrow batches ready, and a sink that only
-takes them. No connector written on that API can be faster, whatever the broker."""
+takes them: what the API allows with batches of this size, whatever the broker."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache

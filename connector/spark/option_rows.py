@@ -179,7 +179,8 @@ OPTIONS = (
         boolean,
         "false",
         "true: what filters on topic, partition, offset and time rule out is not read, where the session passes them; "
-        "the DataFrame is then good for one query only. Not an option of Spark's",
+        "the DataFrame is then good for one query only",
+        is_sparks=False,
     ),
     Option("includeHeaders", SOURCE, boolean, "false", "whether there is a column headers"),
     Option(
