@@ -2,10 +2,12 @@
 
 A gigabyte here; with more rounds, five."""
 
+import contextlib
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -15,6 +17,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
+import pylog
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
 from pylog.connector.client.producer import RecordProducer
@@ -67,18 +70,32 @@ def test_the_memory_of_a_task_does_not_grow_with_its_range(
     assert max(map(int, done.stdout.split())) < bound_bytes(len(batch), plain_bytes)
 
 
+@pytest.fixture
+def others(spark: SparkSession) -> Iterator[set[int]]:
+    """The Python processes of Spark that are not this test's: it has workers of its own, for nobody knows what those
+    of other tests hold, and which of them would be taken. Spark shares workers among functions of one environment."""
+    name = "PYLOG_WORKERS_OF"
+    environment = spark.sparkContext.environment
+    environment[name] = "test_task_memory"
+    pylog.register(spark)
+    yield python_processes(spark)
+    del environment[name]
+    pylog.register(spark)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the most that a process held is read from /proc")
 def test_the_memory_of_a_task_in_spark_does_not_grow_with_its_range(
-    spark: SparkSession, bootstrap_servers: str, new_topic: Callable[..., str]
+    spark: SparkSession, others: set[int], bootstrap_servers: str, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()
     batch = encode_batch([Record(n, 0, None, b"x" * 1000) for n in range(900)])
     count = filled(bootstrap_servers, topic, batch, 900, 900_000) * 900
 
     def most_bytes(rows: int) -> int:
-        """That any Python process of Spark holds while one task reads so many rows."""
-        for process in python_processes(spark):
-            Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # forget the most so far
+        """That any Python process of this test holds while one task reads so many rows."""
+        for process in python_processes(spark) - others:
+            with contextlib.suppress(OSError):  # it has ended
+                Path(f"/proc/{process}/clear_refs").write_text("5")  # forget the most so far
         found = (
             spark.read.format("pylog")
             .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -89,18 +106,27 @@ def test_the_memory_of_a_task_in_spark_does_not_grow_with_its_range(
         )
         assert found.rdd.getNumPartitions() == 1
         found.write.format("noop").mode("overwrite").save()
-        return max(map(most_resident_bytes, python_processes(spark)))
+        return max(map(most_resident_bytes, python_processes(spark) - others))
 
     few = most_bytes(900)
     assert few < most_bytes(count) < few + bound_bytes(len(batch), len(batch))
 
 
-def python_processes(spark: SparkSession) -> list[psutil.Process]:
+def python_processes(spark: SparkSession) -> set[int]:
     gateway = spark.sparkContext._gateway
     assert gateway is not None
-    return [one for one in psutil.Process(gateway.proc.pid).children(recursive=True) if "python" in one.name()]
+    found = set()
+    for one in psutil.Process(gateway.proc.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+            if "python" in one.name():
+                found.add(one.pid)
+    return found
 
 
-def most_resident_bytes(process: psutil.Process) -> int:
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+def most_resident_bytes(process: int) -> int:
+    """0 of one that has ended."""
+    try:
+        found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
