@@ -1,6 +1,7 @@
 """What the Spark tests share: rows into topics and out of them in a line each."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pylog.connector.spark.stream_source import StreamReader
+    from tests.support.query_rows import Rows
     from tests.support.stream_readers import NewReader
 
 
@@ -124,3 +126,10 @@ def read(spark: "SparkSession", bootstrap_servers: str) -> "Callable[..., DataFr
         return reader.option("subscribe", topic).options(**options).load()
 
     return read
+
+
+@pytest.fixture
+def rows(spark: "SparkSession", bootstrap_servers: str, tmp_path: Path) -> "Rows":
+    from tests.support.query_rows import Rows
+
+    return Rows(spark, bootstrap_servers, tmp_path)
