@@ -17,6 +17,9 @@ pytestmark = pytest.mark.connector
 
 SECONDS_MAX = 120.0  # the cleaner looks for work every 15 s
 KEYS, ROUNDS = 10, 30
+ONCE = (50, 150)  # where keys stand that come but once: gaps lie before, between and behind them
+END = KEYS * ROUNDS + len(ONCE)
+LEFT = [*ONCE, *range(END - 2 * KEYS, END)]  # the last record of each key, and the segment that is written to
 SOON = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "500"}
 FORMATS = ("pylog", "kafka")
 
@@ -27,25 +30,26 @@ def compacted(
     new_topic: Callable[..., str],
     bootstrap_servers: str,
     read: "Callable[..., DataFrame]",
-) -> tuple[str, list[int]]:
-    """The topic, and the offsets that are left: the last record of each key, and what was not compacted yet."""
+) -> str:
+    """A topic of which `LEFT` is left."""
     from confluent_kafka import Producer
 
     topic = new_topic(**SOON)
-    producer = Producer({"bootstrap.servers": bootstrap_servers})
-    for number in range(ROUNDS):
-        for key in range(KEYS):
-            producer.produce(topic, f"{number}".encode(), f"{key}".encode(), partition=0)
-        if number == ROUNDS - 2:
+    keys = [f"{number % KEYS}" for number in range(KEYS * ROUNDS)]
+    for offset in ONCE:
+        keys.insert(offset, f"once-{offset}")
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 200})
+    for offset, key in enumerate(keys):
+        if offset == END - KEYS:
             assert producer.flush(30) == 0
             time.sleep(1)  # the next record begins a segment: only what is before it is compacted
+        producer.produce(topic, f"{offset}".encode(), key.encode(), partition=0)
     assert producer.flush(30) == 0
     deadline = time.monotonic() + SECONDS_MAX
-    while len(left := _offsets(read(topic, format="kafka"))) == KEYS * ROUNDS:
-        assert time.monotonic() < deadline, "nothing was compacted"
+    while (left := _offsets(read(topic, format="kafka"))) != LEFT:
+        assert time.monotonic() < deadline, f"it was not compacted as it should be: {left}"
         time.sleep(0.5)
-    assert left[0] > 0, "what was the beginning is gone"
-    return topic, left
+    return topic
 
 
 def _offsets(rows: "DataFrame") -> list[int]:
@@ -54,22 +58,22 @@ def _offsets(rows: "DataFrame") -> list[int]:
 
 def test_gaps_are_read_over_and_are_no_loss(
     spark_kafka: "SparkSession",
-    compacted: tuple[str, list[int]],
+    compacted: str,
     bootstrap_servers: str,
     read: "Callable[..., DataFrame]",
     tmp_path: Path,
 ) -> None:
-    topic, left = compacted
-    end = KEYS * ROUNDS
-    assert left[-1] == end - 1
-    within = left[0] // 2  # an offset that is gone
-    window = {"startingOffsets": json.dumps({topic: {"0": within}}), "endingOffsets": json.dumps({topic: {"0": end}})}
+    topic = compacted
+
+    def between(start: int, end: int) -> dict[str, str]:
+        bounds = {"startingOffsets": start, "endingOffsets": end}
+        return {name: json.dumps({topic: {"0": offset}}) for name, offset in bounds.items()}
+
     for format in FORMATS:
-        assert _offsets(read(topic, format=format, failOnDataLoss="true")) == left, format
-        assert _offsets(read(topic, format=format, minPartitions="7", **window)) == left, format
-        # begins and ends within what is gone
-        nothing = window | {"endingOffsets": json.dumps({topic: {"0": within + 1}})}
-        assert _offsets(read(topic, format=format, **nothing)) == [], format
+        assert _offsets(read(topic, format=format, failOnDataLoss="true")) == LEFT, format
+        assert _offsets(read(topic, format=format, minPartitions="7", **between(20, END))) == LEFT, format
+        assert _offsets(read(topic, format=format, **between(100, 200))) == [150], format
+        assert _offsets(read(topic, format=format, **between(60, 140))) == [], format
 
         stream = spark_kafka.readStream.format(format).option("kafka.bootstrap.servers", bootstrap_servers)
         stream = stream.option("subscribe", topic).option("failOnDataLoss", "true")
@@ -78,5 +82,5 @@ def test_gaps_are_read_over_and_are_no_loss(
         checkpoint = str(tmp_path / f"checkpoint-{format}")
         query = to.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         assert query.awaitTermination(int(SECONDS_MAX))
-        assert _offsets(spark_kafka.read.schema("offset long").parquet(str(tmp_path / format))) == left, format
-        assert sum(progress["numInputRows"] for progress in query.recentProgress) == len(left), format
+        assert _offsets(spark_kafka.read.schema("offset long").parquet(str(tmp_path / format))) == LEFT, format
+        assert sum(progress["numInputRows"] for progress in query.recentProgress) == len(LEFT), format
