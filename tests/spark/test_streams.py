@@ -1,5 +1,6 @@
 """Queries that are stopped and resumed from their checkpoints lose and repeat nothing; groups follow them."""
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -76,12 +77,12 @@ def test_available_now_reads_what_is_new_in_limited_batches_and_commits_the_last
 
 
 def test_a_running_query_that_is_stopped_goes_on_where_it_was(
-    spark: "SparkSession", new_topic: NewTopic, produce: Produce, bootstrap_servers: str, tmp_path: Path
+    spark: "SparkSession", new_topic: NewTopic, produce: Produce, bootstrap_servers: str, tmp_path: Path, either: str
 ) -> None:
     """Into files, whose sink is exactly-once: what is read twice or not at all would show."""
     source = new_topic(partitions=2)
     produce(source, 0, 400)
-    stream = spark.readStream.format("pylog").option("kafka.bootstrap.servers", bootstrap_servers)
+    stream = spark.readStream.format(either).option("kafka.bootstrap.servers", bootstrap_servers)
     stream = stream.option("subscribe", source).option("startingOffsets", "earliest")
 
     def start(rows_max: str) -> "StreamingQuery":
@@ -104,6 +105,28 @@ def test_a_running_query_that_is_stopped_goes_on_where_it_was(
     query.stop()
     assert query.exception() is None
     assert values(spark.read.parquet(str(tmp_path / "rows"))) == expected({0: 400, 1: 150})
+
+
+def test_values_of_a_megabyte_are_streamed_whole(
+    spark: "SparkSession", new_topic: NewTopic, bootstrap_servers: str, tmp_path: Path, either: str
+) -> None:
+    from confluent_kafka import Producer
+
+    source = new_topic()
+    values = [number.to_bytes(4) * 250_000 for number in range(30)]
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 1_048_588})
+    for value in values:
+        producer.produce(source, value)
+    assert producer.flush(30) == 0
+    stream = spark.readStream.format(either).option("kafka.bootstrap.servers", bootstrap_servers)
+    rows = stream.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="8").load()
+    writer = rows.selectExpr("offset", "md5(value) digest").writeStream.format("parquet")
+    writer = writer.option("path", str(tmp_path / "rows")).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    assert finished(writer.trigger(availableNow=True).start()) == [8, 8, 8, 6]
+    found = spark.read.schema("offset long, digest string").parquet(str(tmp_path / "rows")).orderBy("offset").collect()
+    assert [tuple(row) for row in found] == [
+        (offset, hashlib.md5(value).hexdigest()) for offset, value in enumerate(values)
+    ]
 
 
 def test_a_query_from_latest_reads_what_comes_after_it_began_and_reports_its_lag(

@@ -27,6 +27,7 @@ def test_two_hundred_partitions_are_read_whole_as_a_batch_and_as_a_stream(
     write: Callable[..., None],
     read: "Callable[..., DataFrame]",
     tmp_path: Path,
+    either: str,
 ) -> None:
     topic = new_topic(partitions=PARTITIONS)
     each = 5
@@ -35,21 +36,22 @@ def test_two_hundred_partitions_are_read_whole_as_a_batch_and_as_a_stream(
     )
     write(rows.coalesce(1), topic)
     expected = dict.fromkeys(range(PARTITIONS), each)
-    found = read(topic).groupBy("partition").count().collect()
-    assert {row["partition"]: row["count"] for row in found} == expected
-    stream = spark.readStream.format("pylog").option("kafka.bootstrap.servers", bootstrap_servers)
+    if either == "pylog":  # Spark's own makes a consumer for each partition, which takes its time: once will do
+        found = read(topic).groupBy("partition").count().collect()
+        assert {row["partition"]: row["count"] for row in found} == expected
+    stream = spark.readStream.format(either).option("kafka.bootstrap.servers", bootstrap_servers)
     query = (
         stream.options(subscribe=topic, startingOffsets="earliest")
         .load()
         .select("partition", "offset")
         .writeStream.format("memory")
-        .queryName("two_hundred")
+        .queryName(f"two_hundred_{either}")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
     assert query.awaitTermination(DEADLINE_S)
-    found = spark.table("two_hundred")
+    found = spark.table(f"two_hundred_{either}")
     assert found.distinct().count() == found.count()
     assert {row["partition"]: row["count"] for row in found.groupBy("partition").count().collect()} == expected
 
