@@ -34,6 +34,7 @@ from tests.support.java_tools import (
     VERIFIABLE_CONSUMER,
     VERIFIABLE_PRODUCER,
     JavaToolFailed,
+    columns,
     run_kafka_tool,
 )
 
@@ -99,13 +100,6 @@ def make(servers: str, topic: str, partitions: int = 1, **config: str) -> None:
 def write(servers: str, topic: str, count: int, partition: int = 0) -> None:
     records = [ForeignRecord(None, b"%d" % number, (), NOW_MS + 1000 * number) for number in range(count)]
     CLIENTS["confluent-kafka"].produce(servers, topic, records, partition=partition)
-
-
-def columns(table: str) -> list[dict[str, str]]:
-    """The rows of a tool's table, under its first line with capitals. Cells have no blanks."""
-    lines = [line.split() for line in table.splitlines() if line.strip()]
-    start = next(number for number, cells in enumerate(lines) if cells[0] in ("GROUP", "TOPIC"))
-    return [dict(zip(lines[start], cells, strict=False)) for cells in lines[start + 1 :]]
 
 
 def group_rows(servers: str, group: str, *arguments: str) -> list[dict[str, str]]:

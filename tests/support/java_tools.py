@@ -61,6 +61,13 @@ def _run(
     return done
 
 
+def columns(table: str) -> list[dict[str, str]]:
+    """The rows of a tool's table, under its first line with capitals. Cells have no blanks."""
+    lines = [line.split() for line in table.splitlines() if line.strip()]
+    start = next(number for number, cells in enumerate(lines) if cells[0] in ("GROUP", "TOPIC"))
+    return [dict(zip(lines[start], cells, strict=False)) for cells in lines[start + 1 :]]
+
+
 # -- looking into segments
 
 _DUMPED = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
