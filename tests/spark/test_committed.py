@@ -1,6 +1,7 @@
 """`kafka.isolation.level=read_committed`: what transactions left, read as Spark's own connector reads it."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,7 @@ from pylog.connector.client.config import ClientConfig
 from tests.conftest import RunningBroker
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.pylog_written import Told, fill, manager_of
+from tests.support.query_rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,8 +138,10 @@ def test_a_range_may_begin_and_end_within_transactions(written: Written, offsets
         assert offsets(**COMMITTED, **options, **small) == [at for at in written.committed if start <= at < end]
 
 
-def test_a_stream_ends_at_the_last_stable_offset(spark: "SparkSession", written: Written, tmp_path: Path) -> None:
-    stream = spark.readStream.format("pylog").option("kafka.bootstrap.servers", written.servers).options(**COMMITTED)
+def test_a_stream_ends_at_the_last_stable_offset(
+    spark: "SparkSession", written: Written, tmp_path: Path, either: str
+) -> None:
+    stream = spark.readStream.format(either).option("kafka.bootstrap.servers", written.servers).options(**COMMITTED)
     rows = stream.options(subscribe=TOPIC, startingOffsets="earliest", maxOffsetsPerTrigger="20").load()
     writer = (
         rows.select("offset").writeStream.format("memory").queryName(f"committed_{tmp_path.name}".replace("-", "_"))
@@ -147,3 +151,29 @@ def test_a_stream_ends_at_the_last_stable_offset(spark: "SparkSession", written:
     found = sorted(row.offset for row in spark.table(query.name).collect())
     assert found == written.committed
     assert json.loads(query.recentProgress[-1]["sources"][0]["endOffset"])[TOPIC]["0"] == written.stable
+
+
+@pytest.fixture
+def rows(spark: "SparkSession", written: Written, tmp_path: Path) -> Rows:
+    rows = Rows(spark, written.servers, tmp_path)
+    rows.shown = "cast(offset as string)"
+    return rows
+
+
+def test_a_stream_of_committed_records_may_go_on_with_all_of_them(written: Written, rows: Rows, either: str) -> None:
+    rows.run(None, either, subscribe=TOPIC, **COMMITTED)
+    rows.run(None, either, subscribe=TOPIC)
+    expected = [*written.committed, *(offset for offset in written.all if offset >= written.stable)]
+    assert rows.found(either) == Counter(map(str, expected))
+
+
+def test_a_stream_that_has_read_open_transactions_has_read_what_is_not_there_for_committed_records(
+    written: Written, rows: Rows, either: str
+) -> None:
+    rows.run(None, either, subscribe=TOPIC)
+    said = rows.failure(either, subscribe=TOPIC, **COMMITTED)
+    assert (f"the log ends at {written.stable} now" if either == "pylog" else "data may have been") in said
+    assert rows.run(None, either, subscribe=TOPIC, failOnDataLoss="false", **COMMITTED) == []
+    rows.run(None, either, subscribe=TOPIC)
+    again = [offset for offset in written.all if offset >= written.stable]
+    assert rows.found(either) == Counter(map(str, [*written.all, *again])), "it went back to the first that is open"
