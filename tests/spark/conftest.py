@@ -8,6 +8,7 @@ import pytest
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
+from tests.support.sending import send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,13 +47,9 @@ def bare_spark(spark: "SparkSession") -> "Iterator[SparkSession]":
 @pytest.fixture(scope="session")
 def produce(bootstrap_servers: str) -> Callable[..., None]:
     """`produce(topic, partition, count)`: records `partition/0`, `partition/1`, … by librdkafka."""
-    from confluent_kafka import Producer
 
     def produce(topic: str, partition: int, count: int, first: int = 0) -> None:
-        producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 0})
-        for number in range(first, first + count):
-            producer.produce(topic, f"{partition}/{number}".encode(), partition=partition)
-        assert producer.flush(30) == 0
+        send(bootstrap_servers, topic, partition, range(first, first + count))
 
     return produce
 

@@ -255,7 +255,7 @@ def test_a_first_batch_that_failed_is_run_again_though_starting_offsets_fit_no_m
     topic = new_topic()
     produce(topic, 0, 10)
     options = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 3}}), **FRESH}
-    assert "this sink fails" in rows.failure(sink_fails=True, **options)
+    assert "this sink fails" in rows.failure(sink=failing_sink, **options)
     add_partitions(topic, 2)
     produce(topic, 1, 4)
     assert rows.run(**options) == [7, 4]
