@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 import pylog
+from tests.support.query_rows import DEADLINE_S, FRESH, Rows, records
 from tests.support.sending import send
-from tests.support.stream_rows import DEADLINE_S, FRESH, Rows, records
 from tests.support.writes import cluster_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pylog.connector.client.cluster import Cluster
-from tests.support.query_rows import DEADLINE_S, FORMATS, FRESH, Rows, eventually, records
+from tests.support.query_rows import DEADLINE_S, FORMATS, FRESH, Rows, eventually, failing_sink, records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

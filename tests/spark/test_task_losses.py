@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests.support.query_rows import DEADLINE_S, records
 from tests.support.spark_errors import failure
-from tests.support.stream_rows import DEADLINE_S, records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

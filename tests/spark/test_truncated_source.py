@@ -12,8 +12,8 @@ pytest.importorskip("pyspark")
 
 import pylog
 from pylog.storage.checkpoints import RECOVERY_POINTS
+from tests.support.query_rows import FRESH, Rows, failing_sink, records
 from tests.support.sending import send
-from tests.support.stream_rows import FRESH, Rows, failing_sink, records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

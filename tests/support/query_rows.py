@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from pyspark.errors import StreamingQueryException
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+Sink = Callable[["DataFrame", int], None]
 
 DEADLINE_S = 120
 FORMATS = pytest.mark.parametrize("format", ["pylog", "kafka"])  # Spark's own connector does the same
@@ -30,27 +32,37 @@ class Rows:
         return str(self._path / (what if self.is_shared else f"{what}-{format}"))
 
     def start(
-        self, trigger: dict[str, Any] | None = None, format: str = "pylog", sink_fails: bool = False, **options: str
+        self,
+        trigger: dict[str, Any] | None = None,
+        format: str = "pylog",
+        sink: Sink | None = None,
+        **options: str,
     ) -> "StreamingQuery":
-        """A run of the test's query: one checkpoint for all of them, per format."""
+        """A run of the test's query: one checkpoint for all of them, per format. With `sink` there are no files."""
         stream = self._spark.readStream.format(format).option("kafka.bootstrap.servers", self._servers)
         rows = stream.options(**({"startingOffsets": "earliest"} | options)).load()
         writer = rows.selectExpr(f"{self.shown} value").writeStream
-        if sink_fails:
-            writer = writer.foreachBatch(_fail)
+        if sink is not None:
+            writer = writer.foreachBatch(sink)
         else:
             writer = writer.format("parquet").option("path", self._folder("rows", format))
         writer = writer.option("checkpointLocation", self._folder("checkpoint", format))
         return writer.trigger(**(trigger or {"availableNow": True})).start()
 
-    def run(self, trigger: dict[str, Any] | None = None, format: str = "pylog", **options: str) -> list[int]:
+    def run(
+        self,
+        trigger: dict[str, Any] | None = None,
+        format: str = "pylog",
+        sink: Sink | None = None,
+        **options: str,
+    ) -> list[int]:
         """The rows of each batch of a run that ends by itself."""
-        query = self.start(trigger, format, False, **options)
+        query = self.start(trigger, format, sink, **options)
         assert query.awaitTermination(DEADLINE_S)
         return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
-    def failure(self, format: str = "pylog", sink_fails: bool = False, **options: str) -> str:
-        query = self.start(None, format, sink_fails, **options)
+    def failure(self, format: str = "pylog", sink: Sink | None = None, **options: str) -> str:
+        query = self.start(None, format, sink, **options)
         with pytest.raises(StreamingQueryException) as caught:
             query.awaitTermination(DEADLINE_S)
         return str(caught.value)
@@ -66,11 +78,11 @@ class Rows:
         return self._spark.read.schema("value string").parquet(self._folder("rows", format))
 
 
-def _fail(batch: object, number: int) -> None:
+def failing_sink(batch: object, number: int) -> None:
     raise RuntimeError("this sink fails")
 
 
-def records(topic: str, partition: int, numbers: range) -> Counter[str]:
+def records(topic: str, partition: int, numbers: Iterable[int]) -> Counter[str]:
     return Counter(f"{topic}:{partition}/{number}" for number in numbers)
 
 
