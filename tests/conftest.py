@@ -144,3 +144,10 @@ def spark_kafka(spark: "SparkSession") -> "SparkSession":
     except JarsUnavailable as error:
         pytest.skip(str(error))
     return spark
+
+
+@pytest.fixture
+def at_length(request: pytest.FixtureRequest) -> None:
+    """For tests that take too long for `make test`."""
+    if request.config.getoption("--broker") == "pylog" and "PYLOG_FAULT_ROUNDS" not in os.environ:
+        pytest.skip("`make test-kafka` and `make faults` run this")

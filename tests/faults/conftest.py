@@ -1,6 +1,5 @@
-"""What the tests that kill share: a topic to copy, and which of them `make test` leaves out."""
+"""What the tests that kill share: a topic to copy."""
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,12 +8,6 @@ from tests.support.spark_copy import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def at_length(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--broker") == "pylog" and "PYLOG_FAULT_ROUNDS" not in os.environ:
-        pytest.skip("`make test-kafka` and `make faults` run this")
 
 
 @pytest.fixture(scope="session")

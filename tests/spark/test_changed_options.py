@@ -41,6 +41,7 @@ def test_a_checkpoint_knows_better_than_changed_options(
     assert rows.found(format) == records(one, 0, range(16)) + records(other, 0, range(5))
 
 
+@pytest.mark.usefixtures("at_length")
 @FORMATS
 @pytest.mark.parametrize(
     ("changed", "tasks"),

@@ -67,6 +67,8 @@ def keeping(own: pylog.Broker) -> Keeping:
     return Keeping(own.bootstrap_servers, topic)
 
 
+@pytest.mark.faults
+@pytest.mark.usefixtures("at_length")
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
 @pytest.mark.parametrize(
     ("limit", "seen_by"),

@@ -15,7 +15,7 @@ from tests.support.spark_errors import failure
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.connector
+pytestmark = [pytest.mark.connector, pytest.mark.faults]
 
 PassOn = Callable[[Iterator[Any]], Iterator[Any]]
 RECORDS, DELETED, REMADE = "records are deleted", "the topic is deleted", "the topic is made anew"
@@ -64,6 +64,7 @@ def topics(new_topic: Callable[..., str], produce: Callable[..., None]) -> tuple
     return kept, last
 
 
+@pytest.mark.usefixtures("at_length")
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
 @pytest.mark.parametrize(
     ("kind", "what"),
