@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pylog.connector.spark.options import SinkOptions
-from pylog.connector.spark.worker import settle
+from pylog.connector.spark.worker import keep_freed_memory, settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,6 +74,7 @@ def _what_stays(messages: Sequence[WriterCommitMessage | None]) -> str:
 def _write(options: SinkOptions, batches: "Iterator[pa.RecordBatch]") -> Written:
     from pylog.connector.spark.write import write_rows  # loads numba: in tasks only, not on the driver
 
+    keep_freed_memory()
     written = Written(write_rows(options, batches))
     settle()
     return written
