@@ -326,10 +326,15 @@ class Accumulator:
                 self.give_up(queue.waiting[0])
         return found
 
-    def blame(self, error: ClientError) -> None:
-        """For what waits: nothing can leave."""
-        for queue in self._busy.values():
+    def blame(self, error: ClientError, places: Iterable[TopicPartition] | None = None) -> None:
+        """For what waits, there or everywhere: it cannot leave."""
+        for queue in self._busy.values() if places is None else [self._queues[place] for place in places]:
             queue.error = error
+
+    def oldest(self) -> PendingBatch | None:
+        """What has waited longest for its outcome."""
+        firsts = [queue.in_flight[0] if queue.in_flight else queue.waiting[0] for queue in self._busy.values()]
+        return min(firsts, key=lambda batch: batch.created, default=None)
 
     def last_error(self, batch: PendingBatch) -> ClientError | None:
         return self._queues[batch.place].error

@@ -17,6 +17,7 @@ from pylog.connector.client.config import Address, ClientConfig
 from pylog.connector.client.connection import Connection
 from pylog.connector.client.errors import (
     BrokerUnavailable,
+    ClientError,
     ConnectionLost,
     KafkaError,
     NotKafka,
@@ -93,6 +94,13 @@ class Brokers:
             return None
         node = known.leaders.get(partition, _NO_LEADER)
         return node if node in self._brokers else None
+
+    def why_leaderless(self, topic: str, partition: int) -> ClientError:
+        """What there is to say where no leader is known, as it was last heard."""
+        known = self._topics.get(topic)
+        if known is not None and partition not in known.leaders:
+            return UnknownPartition(topic, partition, len(known.leaders))
+        return kafka_error(ErrorCode.LEADER_NOT_AVAILABLE, f"looking for the leader of {topic}-{partition}")
 
     def learn(self, topics: Iterable[str], create: bool) -> dict[str, KafkaError]:
         """Ask once about topics; what is told against them, by topic. Retriable if nobody can be asked."""

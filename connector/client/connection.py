@@ -183,11 +183,15 @@ class Connection:
         self.push()
 
     def push(self) -> None:
-        """Send what the socket takes; ConnectionLost if it takes nothing any more."""
+        """Send what the socket takes; ConnectionLost if it takes nothing any more. Answers that have come may then
+        still stand in it, for whoever asks `has_answer` before closing it."""
         try:
             self._usable().send_some(self._unsent)
-        except OSError as error:
+        except ssl.SSLError as error:
             raise self._failed(error) from None
+        except OSError as error:
+            self._unsent.clear()
+            raise ConnectionLost(str(self.address), str(error)) from None
 
     @property
     def has_unsent(self) -> bool:
@@ -199,6 +203,10 @@ class Connection:
     def has_more(self) -> bool:
         """Whether an answer may stand here of which the socket does not tell."""
         return self._transport is not None and self._transport.has_more()
+
+    def has_answer(self) -> bool:
+        """Whether something of an answer is there to be received at once."""
+        return bool(self._in_flight) and self._transport is not None and self._transport.is_readable()
 
     def receive(self, room: bytearray | None = None) -> Answer:
         """The answer to the oldest request in flight; ConnectionLost when it is not there in time.

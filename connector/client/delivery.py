@@ -56,33 +56,38 @@ class Listener(Protocol):
 class BatchPromise:
     """The outcome of one batch, or, when it had to be cut in two, its halves."""
 
-    __slots__ = ("_listeners", "_waiters", "halves", "outcome", "partition", "record_count", "topic")
+    __slots__ = ("_is_told", "_listeners", "_waiters", "halves", "outcome", "partition", "record_count", "topic")
 
     def __init__(self, topic: str, partition: int, record_count: int = 0) -> None:
         self.topic = topic
         self.partition = partition
         self.record_count = record_count
         self.outcome: Outcome | None = None
+        self._is_told = False  # to every listener
         self.halves: tuple[BatchPromise, int, BatchPromise] | None = None
         self._waiters: list[threading.Event] = []  # of who waits: for most batches nobody does
         self._listeners: list[Listener] = []
 
     @property
     def _is_done(self) -> bool:
-        return self.outcome is not None or self.halves is not None
+        return self._is_told or self.halves is not None
 
     def add(self, listener: Listener) -> None:
         """Called by whoever holds the batch, before it is resolved."""
         self._listeners.append(listener)
 
     def resolve(self, outcome: Outcome) -> None:
-        """The first outcome counts. Listeners are called in this thread, which holds no lock."""
+        """The first outcome counts. Listeners are called in this thread, which holds no lock; who waits goes on behind
+        them."""
         if self.outcome is None:
             self.outcome = outcome
-            self._wake()
-            for listener in self._listeners:
-                listener.resolved(self, outcome)
-            self._listeners.clear()
+            try:
+                for listener in self._listeners:
+                    listener.resolved(self, outcome)
+            finally:
+                self._listeners.clear()
+                self._is_told = True
+                self._wake()
 
     def split(self, head_count: int) -> "tuple[BatchPromise, BatchPromise]":
         """Two promises in its place, for its first `head_count` records and for the others."""

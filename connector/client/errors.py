@@ -238,14 +238,15 @@ class RecordTooLarge(ClientError):
 class BufferFull(ClientError, TimeoutError):
     """The brokers do not keep up: there was no room for more records in time. They were not sent."""
 
-    def __init__(self, buffer_memory: int, max_block_ms: int) -> None:
+    def __init__(self, buffer_memory: int, max_block_ms: int, oldest: str = "") -> None:
         super().__init__(buffer_memory, max_block_ms)
+        self.oldest = oldest  # not among the arguments: OSError takes a third one for the name of a file
 
     def __str__(self) -> str:
         return (
             f"there was no room in buffer.memory={self.args[0]} within max.block.ms={self.args[1]}: the brokers do not "
-            "take records as fast as they come, or cannot be reached"
-        )
+            f"take records as fast as they come, or cannot be reached. {self.oldest}"
+        ).rstrip()
 
 
 class ProducerClosed(ClientError):

@@ -7,6 +7,7 @@ default, exactly once and in order within its partition, for as long as the prod
 import operator
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -51,6 +52,7 @@ class RecordProducer:
         self._accumulator = Accumulator(config)
         self._sender = Sender(self._cluster, self._accumulator)
         self._counts: dict[str, tuple[int, float]] = {}  # by topic: its partitions, and until when that is believed
+        self._line: deque[object] = deque()  # of callers that wait for room
         self._is_closed = False
         self._sender.start()
 
@@ -101,6 +103,7 @@ class RecordProducer:
         if len(view) < HEADER_BYTES or read_prefix(view)[1] != len(view):
             raise ValueError(f"{len(view)} bytes for {topic}-{partition} are not one record batch")
         partition = self._partition(topic, None, partition, len(view))
+        self._check_size(topic, partition, len(view))
         future = TableFuture(topic, record_count)
         writable = memoryview(bytearray(view)) if view.readonly else view
         self._add(topic, [(partition, writable, record_count)], future)
@@ -112,13 +115,15 @@ class RecordProducer:
         return sorted(self._leaders(topic))
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when everything that was sent before has an outcome: its futures say which.
-        TimeoutError after so many seconds."""
+        """Returns when everything that was sent before has an outcome, which its futures have and its callbacks have
+        heard. TimeoutError after so many seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        if self._sender.is_own_thread:
-            raise RuntimeError("a callback cannot flush: it is called by the thread that would have to send")
+        if self._sender.is_telling:
+            raise RuntimeError("a callback cannot flush: what it would wait for comes behind it")
+        if self._sender.is_orphan:
+            self._check_open()
         with self._sender.lock:
-            pending = self._accumulator.batches()
+            pending = self._sender.unheard()
             self._accumulator.flushing += 1
             self._sender.wake()
         try:
@@ -134,10 +139,10 @@ class RecordProducer:
         with self._sender.lock:
             was_closed, self._is_closed = self._is_closed, True
             self._sender.changed.notify_all()
-        if was_closed:
+        if was_closed or self._sender.is_orphan:  # what it holds is its parent's to send
             return
         try:
-            if timeout != 0 and not self._sender.is_own_thread:
+            if timeout != 0 and not self._sender.is_telling:
                 self.flush(timeout)
         except TimeoutError:
             pass
@@ -178,23 +183,34 @@ class RecordProducer:
         return named
 
     def _make_room(self, size_bytes: int, started: float) -> None:
-        """With the lock held; it is let go while there is no room."""
+        """With the lock held; it is let go while there is no room. Callers are let in as they came: else small records
+        would take what comes free from under a table that waits for more."""
         self._check_open()
-        if self._accumulator.has_room(size_bytes):
+        line = self._line
+        if not line and self._accumulator.has_room(size_bytes):
             return
         if self._sender.is_own_thread:
             raise BufferFull(self._config.buffer_memory, 0)  # or the one thread that makes room would wait for it
+        place = object()
+        line.append(place)
         self._accumulator.waiting_for_room += 1
         try:
             self._sender.wake()
             deadline = started + self._config.max_block_ms / 1000
-            while not self._accumulator.has_room(size_bytes):
+            while line[0] is not place or not self._accumulator.has_room(size_bytes):
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._sender.changed.wait(min(left, threading.TIMEOUT_MAX)):
-                    raise BufferFull(self._config.buffer_memory, self._config.max_block_ms)
+                    oldest = self._sender.what_waits_longest()
+                    raise BufferFull(self._config.buffer_memory, self._config.max_block_ms, oldest)
                 self._check_open()
         finally:
+            line.remove(place)
             self._accumulator.waiting_for_room -= 1
+            self._sender.changed.notify_all()  # there may be room for the next one, too
+
+    def _check_size(self, topic: str, partition: int, size_bytes: int) -> None:
+        if size_bytes > self._config.max_request_size:
+            raise RecordTooLarge(topic, partition, size_bytes, "max.request.size", self._config.max_request_size)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -204,9 +220,9 @@ class RecordProducer:
 
     def _add(self, topic: str, made: Sequence[MadeBatch], future: TableFuture) -> None:
         """Whole batches, which share their memory: there is room for all of them first."""
-        for partition, records, _ in made:
-            if len(records) > self._config.max_request_size:
-                raise RecordTooLarge(topic, partition, len(records), "max.request.size", self._config.max_request_size)
+        for partition, records, record_count in made:
+            if record_count == 1:  # several were put together so that they fit; compression may have made them larger
+                self._check_size(topic, partition, len(records))
         with self._sender.lock:
             self._make_room(sum(len(records) for _, records, _ in made), time.monotonic())
             for batch in self._accumulator.add(topic, made, time.monotonic()):

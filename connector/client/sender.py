@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pylog.broker_lite.protocol import init_producer_id, produce
 from pylog.broker_lite.protocol.errors import ErrorCode
@@ -74,6 +74,7 @@ class Sender:
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.fatal: ClientError | None = None  # nothing can be sent any more
+        self.is_orphan = False  # in a forked process
         self._cluster = cluster
         self._config = cluster.config
         self._accumulator = accumulator
@@ -89,6 +90,8 @@ class Sender:
         self._selector.register(self._bell, selectors.EVENT_READ)
         self._sleeps = False
         self._stopping = False
+        self._untold: set[PendingBatch] = set()  # decided, but not everybody has heard of it yet
+        self._tellers: set[int] = set()  # threads that call callbacks
         self._thread = threading.Thread(target=self._run, name="pylog-producer", daemon=True)
         _senders.add(self)
 
@@ -116,6 +119,15 @@ class Sender:
     def is_own_thread(self) -> bool:
         return threading.current_thread() is self._thread
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether this is a callback that asks."""
+        return threading.get_ident() in self._tellers
+
+    def unheard(self) -> list[PendingBatch]:
+        """With the lock held: what has no outcome, or one that not everybody has heard of."""
+        return [*self._accumulator.batches(), *self._untold]
+
     # The thread
 
     def _run(self) -> None:
@@ -135,9 +147,9 @@ class Sender:
     def step(self) -> None:
         """Give up what is too old, send what is due, and hear what was answered."""
         with self.lock:
-            expired = self._accumulator.expire(self._clock())
-            reasons = [self._expired(batch) for batch in expired]
-        self._tell(zip(expired, reasons, strict=True))
+            told = [(batch, self._expired(batch)) for batch in self._accumulator.expire(self._clock())]
+            self._decided(told)
+        self._tell(told)
         wake_at = self._send_all()
         self._hear(wake_at)
         self._look_for_silence()
@@ -264,12 +276,15 @@ class Sender:
         refused = self._cluster.learn({topic for topic, _ in places}, create=True)
         final = {topic: error for topic, error in refused.items() if not isinstance(error, Retriable)}
         with self.lock:
-            for error in refused.values():
-                self._accumulator.blame(error)
-            given_up = list(self._accumulator.unsent(final))
-            for batch in given_up:
+            for topic, partition in places:
+                if self._cluster.known_leader(topic, partition) is None:
+                    error = refused.get(topic) or self._cluster.why_leaderless(topic, partition)
+                    self._accumulator.blame(error, [(topic, partition)])
+            told = [(batch, _failure(batch, final[batch.place[0]])) for batch in self._accumulator.unsent(final)]
+            for batch, _ in told:
                 self._accumulator.give_up(batch)
-        self._tell((batch, _failure(batch, final[batch.place[0]])) for batch in given_up)
+            self._decided(told)
+        self._tell(told)
         return any(self._cluster.known_leader(*place) is not None for place in places)
 
     # What comes back
@@ -297,10 +312,10 @@ class Sender:
 
     def _look_for_silence(self) -> None:
         """A broker that does not answer in time is left, as if the connection had broken; so is one that was not asked
-        for long."""
+        for long. One whose answer stands there unread has answered: it was this thread that was busy."""
         latest = self._clock() - self._config.request_timeout_ms / 1000
         for link in list(self._links.values()):
-            if link.requests and link.requests[0].sent_at < latest:
+            if link.requests and link.requests[0].sent_at < latest and not link.connection.has_answer():
                 cause = "no answer to Produce within request.timeout.ms"
                 self._lose(link, ConnectionLost(str(link.connection.address), cause))
             elif not link.requests and link.connection.is_aged:
@@ -336,6 +351,7 @@ class Sender:
                 if outcome is not None:
                     told.append((batch, outcome))
                     (self._accumulator.give_up if outcome.error else self._accumulator.acknowledge)(batch)
+            self._decided(told)
         self._tell(told)
 
     def _judge(self, batch: PendingBatch, result: produce.ProducedPartition, now: float) -> Outcome | None:
@@ -367,10 +383,19 @@ class Sender:
         return True
 
     def _lose(self, link: _Link, error: ClientError) -> None:
+        self._hear_out(link)
         if self._config.acks == _NO_ANSWER:  # a broker has no other way to say that it leads no more
             self._cluster.expire_led_by(link.node)
         self._drop(link)
         self._return(link.requests, error)
+
+    def _hear_out(self, link: _Link) -> None:
+        """Where sending failed there may be answers that came before. What they acknowledge is not sent again: a broker
+        that stops in good order answers first, and remembers only a producer's last batch when it is back."""
+        with contextlib.suppress(ClientError):
+            while link.requests and link.connection.has_answer():
+                self._receive(link)
+        link.connection.close()
 
     def _return(self, requests: Iterable[_Request], error: ClientError) -> None:
         """Requests without an answer: their batches may or may not be written."""
@@ -390,6 +415,7 @@ class Sender:
                     else:
                         self._accumulator.give_up(batch)
                         told.append((batch, _failure(batch, error, self._config.retries)))
+            self._decided(told)
         self._tell(told)
 
     def _drop(self, link: _Link) -> None:
@@ -407,15 +433,36 @@ class Sender:
         last = self._accumulator.last_error(batch)
         return _failed(batch, f"{cause}: {last}" if last else cause, last)
 
-    def _tell(self, outcomes: Iterable[tuple[PendingBatch, Outcome]]) -> None:
+    def _decided(self, told: Iterable[tuple[PendingBatch, Outcome]]) -> None:
+        """With the lock held, before it is let go: who flushes then waits until these are told, too."""
+        self._untold.update(batch for batch, _ in told)
+
+    def _tell(self, told: Sequence[tuple[PendingBatch, Outcome]]) -> None:
         """Without the lock: callbacks may send."""
-        any_told = False
-        for batch, outcome in outcomes:
-            any_told = True
-            batch.promise.resolve(outcome)
-        if any_told:
+        if not told:
+            return
+        thread = threading.get_ident()
+        is_first = thread not in self._tellers  # a callback may close the producer, which tells of others
+        self._tellers.add(thread)
+        try:
+            for batch, outcome in told:
+                batch.promise.resolve(outcome)
+        finally:
+            if is_first:
+                self._tellers.discard(thread)
             with self.changed:
+                self._untold.difference_update(batch for batch, _ in told)
                 self.changed.notify_all()
+
+    def what_waits_longest(self) -> str:
+        """With the lock held; for whoever finds no room."""
+        oldest = self._accumulator.oldest()
+        if oldest is None:
+            return ""
+        topic, partition = oldest.place
+        error = self._accumulator.last_error(oldest)
+        seconds = self._clock() - oldest.created
+        return f"What waits longest, for {seconds:.1f} s, is for {topic}-{partition}" + (f": {error}" if error else "")
 
     def _fail_all(self, error: ClientError) -> None:
         self.fatal = error
@@ -423,10 +470,11 @@ class Sender:
 
     def give_up_all(self, error: ClientError) -> None:
         with self.lock:
-            given_up = self._accumulator.batches()
-            for batch in given_up:
+            told = [(batch, _failure(batch, error)) for batch in self._accumulator.batches()]
+            for batch, _ in told:
                 self._accumulator.give_up(batch)
-        self._tell((batch, _failure(batch, error)) for batch in given_up)
+            self._decided(told)
+        self._tell(told)
 
 
 def _failure(batch: PendingBatch, error: ClientError, retries: int | None = None) -> Outcome:
@@ -451,8 +499,12 @@ _senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
 
 
 def _fail_in_child() -> None:
-    """A forked process has the producer without its thread: whoever sends there is told so, instead of waiting."""
+    """A forked process has the producer without its thread, and its lock as it was at that moment: whoever sends there
+    is told so, instead of waiting."""
     for sender in list(_senders):
+        sender.lock = threading.Lock()
+        sender.changed = threading.Condition(sender.lock)
+        sender.is_orphan = True
         sender.fatal = ClientError("this producer was made before a fork: make one in each process")
 
 

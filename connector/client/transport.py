@@ -5,6 +5,7 @@ without a place from which it could be read on.
 """
 
 import contextlib
+import select
 import socket
 import ssl
 import struct
@@ -34,6 +35,9 @@ class Transport(Protocol):
 
     def has_more(self) -> bool:
         """Whether there is something to read of which the socket itself does not tell."""
+
+    def is_readable(self) -> bool:
+        """Whether there is something to read at once, as far as can be told without reading it."""
 
     def is_quiet(self) -> bool:
         """Whether it is open and nothing stands in it to be read."""
@@ -99,15 +103,23 @@ class PlainTransport:
             )
             self._timeout_ms[option] = timeout_ms
 
+    def is_readable(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(self._peek())
+        return False
+
     def is_quiet(self) -> bool:
         try:
             # Readable while nothing is expected: the broker closed it (b""), or its answers are out of step.
-            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self._peek()
         except BlockingIOError:
             return True
         except OSError:
             return False
         return False
+
+    def _peek(self) -> bytes:
+        return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
     def close(self) -> None:
         self._socket.close()
@@ -157,6 +169,13 @@ class TlsTransport:
             if received == 0:
                 raise EOFError
             position += received
+
+    def is_readable(self) -> bool:
+        if self._socket.pending():
+            return True
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def is_quiet(self) -> bool:
         self._socket.settimeout(0)

@@ -1,5 +1,6 @@
 """Tables through `pylog.Producer` to a broker, read back by other clients, row for row."""
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -189,3 +190,16 @@ def test_a_table_that_finds_no_room_fails_its_future_too(new_topic: NewTopic, pr
     assert failed > 0
     producer.flush(60)
     assert producer._accumulator.used_bytes == 0
+
+
+@pytest.mark.parametrize("codec", ["lz4", "snappy", "gzip", "zstd"])
+def test_a_batch_that_compression_makes_larger_is_written(
+    bootstrap_servers: str, new_topic: NewTopic, produce: Produce, codec: str
+) -> None:
+    """Bytes without any order, of which 19 rows make a batch of 19,992: as large as a request may be, but for 8."""
+    topic = new_topic()
+    limits = {"batch_size": 20_000, "max_request_size": 20_000}
+    values = [random.Random(number).randbytes(1040) for number in range(95)]
+    producer = produce(compression_type=codec, **limits)
+    producer.send_table(topic, pa.table({"value": values})).result(30)
+    assert [message.value() for message in read(bootstrap_servers, topic, 95)[0]] == values

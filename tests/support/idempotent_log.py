@@ -30,6 +30,11 @@ class Sequences:
         """As when all of a producer's records are gone by retention: any sequence is then a first one."""
         self._producers.clear()
 
+    def restart(self) -> None:
+        """A broker that was stopped in good order knows only the last batch of each producer: more is not kept."""
+        for known in self._producers.values():
+            known.batches = deque([known.batches[-1]], maxlen=REMEMBERED)
+
     def check(self, producer_id: int, epoch: int, sequence: int, count: int) -> tuple[ErrorCode, int]:
         """(error, base offset of the copy that is there, or -1: it is to be written)."""
         known = self._producers.get(producer_id)

@@ -1,9 +1,11 @@
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
+from pylog.connector.client.producer import RecordProducer
 from tests.connector.client.fake_kafka import FakeKafka
 from tests.support.certificates import Authority
 
@@ -35,3 +37,21 @@ def connect() -> Iterator[Callable[..., Cluster]]:
     yield make
     for cluster in clusters:
         cluster.pool.close()
+
+
+@pytest.fixture
+def produce(kafka: FakeKafka) -> Iterator[Callable[..., RecordProducer]]:
+    """`produce(acks="0")`: a producer with short pauses, closed at the end."""
+    made: list[RecordProducer] = []
+
+    def make(*, key_serializer: Any = None, value_serializer: Any = None, **options: Any) -> RecordProducer:
+        named = {name.replace("_", "."): value for name, value in options.items()}
+        quick = {"bootstrap.servers": kafka.bootstrap_servers, "retry.backoff.ms": 1, "linger.ms": 0}
+        made.append(
+            RecordProducer({**quick, **named}, key_serializer=key_serializer, value_serializer=value_serializer)
+        )
+        return made[-1]
+
+    yield make
+    for producer in made:
+        producer.close(0)

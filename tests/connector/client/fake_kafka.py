@@ -68,6 +68,7 @@ class Fault(Enum):
     GARBAGE = auto()  # a frame of random bytes
     HUGE = auto()  # a frame that says it is 2 GB
     HTTP = auto()
+    RESET = auto()  # do it, say so, and be gone: as a broker that stops with requests unread
     SILENCE = auto()  # do it, and never answer again on this connection: a broker answers in order
 
 
@@ -128,7 +129,8 @@ class FakeKafka:
         self.coordinator = 0
         self.connections_opened = 0
         self.producer_ids = 1000
-        self._lock = threading.Lock()
+        self.resets = threading.Event()
+        self.busy = threading.Lock()  # who holds it keeps every request waiting
         self._connections: dict[int, set[socket.socket]] = defaultdict(set)
         self._listeners: dict[int, socket.socket] = {}
         self.ports: dict[int, int] = {}
@@ -181,6 +183,7 @@ class FakeKafka:
                 connection, _ = listener.accept()
             except OSError:
                 return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections_opened += 1
             self._connections[node].add(connection)
             threading.Thread(target=self._serve, args=(node, connection), daemon=True).start()
@@ -195,6 +198,10 @@ class FakeKafka:
                 silent = silent or answer is _SILENCE
                 for part in () if silent else answer:
                     connection.sendall(part)
+        except _Reset:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+            self.resets.set()
         except OSError:
             pass
         finally:
@@ -210,7 +217,7 @@ class FakeKafka:
             body = api_versions.SPEC.encode_response(api_versions.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION), 0)
             return [_frame(VERSIONS, header.correlation_id, body, False)]
         start = wire.skip_tags(frame, header.body_start) if spec.is_flexible(version) else header.body_start
-        with self._lock:
+        with self.busy:
             faults = self.faults[header.api_key]
             fault = faults.popleft() if faults else None
             if fault is Fault.LOSE_REQUEST:
@@ -230,6 +237,8 @@ class FakeKafka:
                 return None
             case Fault.CUT_ANSWER:
                 return _first_half(answer)
+            case Fault.RESET:
+                return _then_reset(answer)
             case Fault.CRUMBLE_ANSWER:
                 return [answer[at : at + 1] for at in range(len(answer))]
             case Fault.GARBAGE:
@@ -404,6 +413,15 @@ _HANDLERS: dict[int, Any] = {
 
 class _Hangup(OSError):
     pass
+
+
+class _Reset(OSError):
+    pass
+
+
+def _then_reset(answer: bytes) -> Any:
+    yield answer
+    raise _Reset
 
 
 def _first_half(answer: bytes) -> Any:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +14,10 @@ import pytest
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.connector.client.delivery import RecordMetadata
 from pylog.connector.client.errors import (
-    BufferFull,
     ClientError,
     ConfigError,
     DeliveryFailed,
     ProducerClosed,
-    RecordTooLarge,
     UnknownTopic,
 )
 from pylog.connector.client.producer import RecordProducer
@@ -26,23 +25,6 @@ from pylog.storage.records import Record, decode_batch
 from tests.connector.client.fake_kafka import PRODUCE, FakeKafka, Fault
 
 Produce = Callable[..., RecordProducer]
-
-
-@pytest.fixture
-def produce(kafka: FakeKafka) -> Iterator[Produce]:
-    made: list[RecordProducer] = []
-
-    def make(*, key_serializer: Any = None, value_serializer: Any = None, **options: Any) -> RecordProducer:
-        named = {name.replace("_", "."): value for name, value in options.items()}
-        quick = {"bootstrap.servers": kafka.bootstrap_servers, "retry.backoff.ms": 1, "linger.ms": 0}
-        made.append(
-            RecordProducer({**quick, **named}, key_serializer=key_serializer, value_serializer=value_serializer)
-        )
-        return made[-1]
-
-    yield make
-    for producer in made:
-        producer.close(0)
 
 
 def records(kafka: FakeKafka, partition: int) -> list[Record]:
@@ -234,42 +216,6 @@ def test_waiting_has_an_end(kafka: FakeKafka, produce: Produce) -> None:
         producer.flush(0.02)
 
 
-def test_sending_waits_for_room_and_gives_up_after_max_block_ms(kafka: FakeKafka, produce: Produce) -> None:
-    producer = produce(buffer_memory=1000, max_block_ms=100, request_timeout_ms=1000)
-    kafka.faults[PRODUCE].append(Fault.SILENCE)
-    producer.send("orders", b"x" * 600, partition=0)
-    with pytest.raises(BufferFull, match=r"no room in buffer\.memory=1000 within max\.block\.ms=100"):
-        producer.send("orders", b"x" * 600, partition=0)
-    with pytest.raises(RecordTooLarge, match=r"buffer\.memory=1000"):
-        producer.send("orders", b"x" * 2000)
-
-
-def test_sending_goes_on_when_there_is_room_again(kafka: FakeKafka, produce: Produce) -> None:
-    producer = produce(buffer_memory=1000, linger_ms=60_000, delivery_timeout_ms=200_000)
-    for n in range(30):
-        producer.send("orders", b"%d" % n + b" " * 400, partition=0)  # who waits for room is not kept lingering
-    producer.flush(10)
-    assert [int(record.value or b"") for record in records(kafka, 0)] == list(range(30))
-
-
-def test_there_is_room_when_what_was_given_up_is_no_longer_in_flight(kafka: FakeKafka, produce: Produce) -> None:
-    producer = produce(buffer_memory=1000, max_block_ms=20_000, request_timeout_ms=300, delivery_timeout_ms=400)
-    kafka.faults[PRODUCE] += [Fault.SILENCE, Fault.SILENCE]  # sent again after 300 ms, given up while in flight
-    failed = producer.send("orders", b"x" * 600, partition=0)
-    began = time.monotonic()
-    producer.send("orders", b"y" * 600, partition=0)
-    assert isinstance(failed.exception(0), DeliveryFailed)
-    assert time.monotonic() - began < 10
-
-
-def test_waiting_for_room_may_take_for_ever(kafka: FakeKafka, produce: Produce) -> None:
-    producer = produce(buffer_memory=1000, max_block_ms=(1 << 63) - 1)
-    for _ in range(5):
-        producer.send("orders", b"x" * 600, partition=0)
-    producer.flush(10)
-    assert len(records(kafka, 0)) == 5
-
-
 def test_closing_writes_what_is_there_and_refuses_the_rest(kafka: FakeKafka, produce: Produce) -> None:
     producer = produce(linger_ms=60_000, delivery_timeout_ms=200_000)
     future = producer.send("orders", "v", partition=0)
@@ -349,19 +295,48 @@ def test_records_are_taken_while_the_broker_restarts(kafka: FakeKafka, produce: 
     assert [future.result(10).offset for future in sent] == list(range(1, len(sent) + 1))
 
 
-def test_a_forked_process_is_told_that_it_cannot_send(produce: Produce) -> None:
+@pytest.mark.parametrize("pending", [False, True], ids=["at rest", "with a record on its way and the lock held"])
+def test_a_forked_process_is_told_that_it_cannot_send(kafka: FakeKafka, produce: Produce, pending: bool) -> None:
     producer = produce()
     producer.send("orders", "v").result(10)
     reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
+    with contextlib.ExitStack() as stack:
+        if pending:
+            stack.enter_context(kafka.busy)
             producer.send("orders", "v")
-            os.write(writer, b"sent")
-        except BaseException as error:
-            os.write(writer, str(error).encode())
-        finally:
+            stack.enter_context(held_by_another_thread(producer._sender.lock))
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)  # a child that waits is ended
+            for attempt in (lambda: producer.send("orders", "v"), producer.flush, producer.close):
+                try:
+                    attempt()
+                    os.write(writer, b"fine.")
+                except BaseException as error:
+                    os.write(writer, str(error).encode() + b".")
             os._exit(0)
-    os.waitpid(child, 0)
-    assert b"made before a fork" in os.read(reader, 1000)
+    assert os.waitpid(child, 0)[1] == 0
+    told = b"this producer was made before a fork: make one in each process"
+    assert os.read(reader, 1000).split(b".") == [told, told, b"fine", b""]
+    producer.flush(10)
     assert producer.send("orders", "v").result(10).topic == "orders", "the parent goes on"
+
+
+@contextlib.contextmanager
+def held_by_another_thread(lock: threading.Lock) -> Iterator[None]:
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            let_go.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        yield
+    finally:
+        let_go.set()
+        thread.join()
