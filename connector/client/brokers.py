@@ -48,6 +48,7 @@ class Brokers:
         self._brokers: dict[int, Address] = {}
         self.controller = _NO_LEADER
         self._topics: dict[str, Topic] = {}
+        self._doubtful: dict[Address, float] = {}  # brokers that did not answer, and when
         self._missing: set[str] = set()  # topics that were waited for in vain: nobody waits for them twice
         self._names: tuple[list[str], float] | None = None  # of all topics, and when they were asked for
 
@@ -193,25 +194,38 @@ class Brokers:
         try:
             return self.pool.take(address)
         except BrokerUnavailable as error:
+            self.doubt(address)
             advertised = f"broker {node} at {address}, where the cluster says it is"
             raise BrokerUnavailable([(advertised, cause) for _, cause in error.tried]) from None
+        except ConnectionLost:
+            self.doubt(address)
+            raise
+
+    def doubt(self, address: Address) -> None:
+        """It did not answer: others are asked first."""
+        self._doubtful[address] = time.monotonic()
 
     @contextmanager
     def any_broker(self) -> Iterator[Connection]:
         connection = self._connect_to_any()
         try:
             yield connection
+        except ConnectionLost:
+            self.doubt(connection.address)
+            raise
         finally:
             self.pool.give(connection)
+        self._doubtful.pop(connection.address, None)
 
     def _connect_to_any(self) -> Connection:
-        """To a broker that is known, or else to one of bootstrap.servers; each is tried."""
+        """To a broker that is known, or else to one of bootstrap.servers; each is tried, those in doubt last."""
         known = list(self._brokers.values())
         shuffle(known)
-        known.sort(key=lambda address: not self.pool.has_idle(address))
+        addresses = list(dict.fromkeys([*known, *self.config.bootstrap_servers]))
+        addresses.sort(key=lambda address: (self._doubtful.get(address, 0.0), not self.pool.has_idle(address)))
         tried: list[tuple[str, str]] = []
         foreign: list[NotKafka] = []
-        for address in dict.fromkeys([*known, *self.config.bootstrap_servers]):
+        for address in addresses:
             try:
                 return self.pool.take(address)
             except BrokerUnavailable as error:
@@ -221,6 +235,7 @@ class Brokers:
             except NotKafka as error:
                 tried.append((error.address, error.cause))
                 foreign.append(error)
+            self.doubt(address)
         if len(foreign) == len(tried):
             raise foreign[0]
         raise BrokerUnavailable(tried)

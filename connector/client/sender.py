@@ -1,8 +1,9 @@
 """The thread that sends: batches of the accumulator to the leaders of their partitions, several requests in flight.
 
-One thread owns all connections; it waits for them and for callers in one place and for nothing else, but to connect and
-to ask for metadata or a producer id. A request holds one batch a partition at most: brokers take no more. Whatever
-happens to a request, each of its batches is told: acknowledged, sent again, cut in two, or given up.
+One thread owns all connections; it waits for them and for callers in one place and for nothing else: to connect, and to
+ask for metadata or a producer id, are errands of other threads. A request holds one batch a partition at most: brokers
+take no more. Whatever happens to a request, each of its batches is told: acknowledged, sent again, cut in two, or given
+up.
 """
 
 import contextlib
@@ -14,15 +15,17 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from pylog.broker_lite.protocol import init_producer_id, produce
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.broker_lite.protocol.wire import MalformedFrame
-from pylog.connector.client.accumulator import Accumulator, Identity
+from pylog.connector.client.accumulator import Accumulator, Identity, TopicPartition
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.connection import Connection
 from pylog.connector.client.delivery import UNKNOWN_OFFSET, Outcome
+from pylog.connector.client.errands import Errands
 from pylog.connector.client.errors import (
     ClientError,
     ConnectionLost,
@@ -40,6 +43,7 @@ from pylog.storage.errors import StorageError
 _log = logging.getLogger(__name__)
 STOP_SECONDS_MAX = 1.0
 _NO_ANSWER = 0  # acks
+_ASK = "ask"  # the errand; those to connect have the number of the node for a name
 _UNCOUNTED = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
 
 
@@ -81,6 +85,7 @@ class Sender:
         self._clock = clock
         self._codec = codecs.CODEC_BY_NAME[self._config.compression_type]
         self._links: dict[int, _Link] = {}
+        self._errands = Errands(self._ring)
         self._ask_at = 0.0  # when metadata, or an identity, may be asked for again
         self._failures = 0
         self._selector = selectors.DefaultSelector()
@@ -104,11 +109,14 @@ class Sender:
         """There may be something to send: for callers that hold the lock or not."""
         if self._sleeps:
             self._sleeps = False
-            with contextlib.suppress(OSError):  # it rings already, or the thread has ended
-                self._ringer.send(b"\0")
+            self._ring()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(OSError):  # it rings already, or the thread has ended
+            self._ringer.send(b"\0")
 
     def stop(self) -> None:
-        """Nothing more is sent. The thread may be busy connecting: nobody waits for that."""
+        """Nothing more is sent. The thread may be busy with a callback: nobody waits for that for long."""
         self._stopping = True
         self._sleeps = True
         self.wake()
@@ -150,6 +158,7 @@ class Sender:
             told = [(batch, self._expired(batch)) for batch in self._accumulator.expire(self._clock())]
             self._decided(told)
         self._tell(told)
+        self._errands.take_back()
         wake_at = self._send_all()
         self._hear(wake_at)
         self._look_for_silence()
@@ -162,7 +171,7 @@ class Sender:
             now = self._clock()
             with self.lock:
                 no_identity = self._accumulator.needs_identity
-                leaderless: set[tuple[str, int]] = set()
+                leaderless: set[TopicPartition] = set()
                 requests = {} if no_identity or self.fatal else self._fill(now, leaderless)
                 self._sleeps = True  # from here on callers ring: what they bring is not in `wake_at`
                 wake_at = self._accumulator.next_due(now)
@@ -170,13 +179,14 @@ class Sender:
                 self._dispatch(node, request)
             if any(self._can_send(node) for node in requests):
                 continue
-            if self.fatal is None and (no_identity or leaderless):
-                if now >= self._ask_at and self._ask(no_identity, leaderless):
-                    continue
-                wake_at = self._ask_at if wake_at is None else min(wake_at, self._ask_at)
+            if self.fatal is None and (no_identity or leaderless) and not self._errands.is_out(_ASK):
+                if now >= self._ask_at:
+                    self._ask(no_identity, leaderless)
+                else:
+                    wake_at = self._ask_at if wake_at is None else min(wake_at, self._ask_at)
             return wake_at
 
-    def _fill(self, now: float, leaderless: set[tuple[str, int]]) -> dict[int, _Request]:
+    def _fill(self, now: float, leaderless: set[TopicPartition]) -> dict[int, _Request]:
         """A request for each leader that can take one."""
         requests: dict[int, _Request] = {}
         for queue in self._accumulator.due(now):
@@ -199,13 +209,46 @@ class Sender:
     def _can_send(self, node: int) -> bool:
         """Another request, as far as is known."""
         link = self._links.get(node)
-        return link is None or link.has_room(self._config.max_in_flight_requests_per_connection)
+        if link is None:
+            return not self._errands.is_out(node)
+        return link.has_room(self._config.max_in_flight_requests_per_connection)
 
     def _dispatch(self, node: int, request: _Request) -> None:
+        """On its way, or as soon as there is a connection."""
         link = self._links.get(node)
+        if link is not None:
+            self._send(link, request)
+            return
+
+        def connected(result: Connection | ClientError) -> None:
+            if isinstance(result, ClientError):
+                self._return([request], result)
+            else:
+                link = self._links[node] = _Link(node, result)
+                self._selector.register(link.fileno, selectors.EVENT_READ, link)
+                self._leave_out_what_is_settled(request)
+                if request.batches:
+                    self._send(link, request)
+
+        self._errands.give(node, lambda: self._cluster.connect(node), connected)
+
+    def _leave_out_what_is_settled(self, request: _Request) -> None:
+        """While there was no connection a batch may have been given up, or its time may be up: it was never sent."""
+        told: list[tuple[PendingBatch, Outcome]] = []
+        with self.lock:
+            for place, batch in list(request.batches.items()):
+                is_given_up = not self._accumulator.is_in_flight(batch)
+                if not is_given_up and batch.promise.outcome is not None:
+                    self._accumulator.give_up(batch)
+                    told.append((batch, batch.promise.outcome))  # again: who waits for its memory is to hear of it
+                    is_given_up = True
+                if is_given_up:
+                    del request.batches[place]
+            self._decided(told)
+        self._tell(told)
+
+    def _send(self, link: _Link, request: _Request) -> None:
         try:
-            if link is None:
-                link = self._connect(node)
             version = link.connection.version(produce.SPEC)
             partitions = [
                 produce.ProducePartition(*place, self._sealed(batch)) for place, batch in request.batches.items()
@@ -220,18 +263,12 @@ class Sender:
             )
             self._attend(link)
         except ClientError as error:
-            if link is None or request not in link.requests:
+            if request not in link.requests:
                 self._return([request], error)
-            if link is not None:
-                self._lose(link, error)
+            self._lose(link, error)
 
     def _sealed(self, batch: PendingBatch) -> memoryview:
         return batch.seal(self._codec, self._config.compression_level, *self._accumulator.identity_of(batch))
-
-    def _connect(self, node: int) -> _Link:
-        link = self._links[node] = _Link(node, self._cluster.connect(node))
-        self._selector.register(link.fileno, selectors.EVENT_READ, link)
-        return link
 
     def _attend(self, link: _Link) -> None:
         """Room in a socket is of interest while something waits for it. With acks=0 that is all there is to hear."""
@@ -245,47 +282,58 @@ class Sender:
 
     # What has to be known first
 
-    def _ask(self, no_identity: bool, leaderless: set[tuple[str, int]]) -> bool:
-        """Whether something was learnt. If not, there is a pause before the next time."""
-        try:
-            if no_identity:
-                self._learn_identity()
-                learnt = True
-            else:
-                learnt = self._learn_leaders(leaderless)
-        except Retriable as error:
-            learnt = False
-            with self.lock:
-                self._accumulator.blame(error)
-        except ClientError as error:
-            self._fail_all(error)
-            return False
-        self._failures = 0 if learnt else self._failures + 1
-        self._ask_at = self._clock() + (0 if learnt else backoff_ms(self._config, self._failures) / 1000)
-        return learnt
+    def _ask(self, no_identity: bool, places: set[TopicPartition]) -> None:
+        if no_identity:
+            self._errands.give(_ASK, self._identity, self._learn_identity)
+        else:
+            topics = {topic for topic, _ in places}
+            refused = partial(self._learn_leaders, places)
+            self._errands.give(_ASK, lambda: self._cluster.learn(topics, create=True), refused)
 
-    def _learn_identity(self) -> None:
+    def _identity(self) -> Identity:
         with self._cluster.any_broker() as connection:
             answer = connection.call(init_producer_id.SPEC, init_producer_id.InitProducerIdRequest())
         if answer.error_code:
             raise kafka_error(answer.error_code, "asking for a producer id")
-        with self.lock:
-            self._accumulator.identity = Identity(answer.producer_id, answer.producer_epoch)
+        return Identity(answer.producer_id, answer.producer_epoch)
 
-    def _learn_leaders(self, places: set[tuple[str, int]]) -> bool:
-        refused = self._cluster.learn({topic for topic, _ in places}, create=True)
-        final = {topic: error for topic, error in refused.items() if not isinstance(error, Retriable)}
+    def _learn_identity(self, result: Identity | ClientError) -> None:
+        if isinstance(result, ClientError):
+            self._learn_nothing(result)
+            return
         with self.lock:
-            for topic, partition in places:
-                if self._cluster.known_leader(topic, partition) is None:
-                    error = refused.get(topic) or self._cluster.why_leaderless(topic, partition)
-                    self._accumulator.blame(error, [(topic, partition)])
+            self._accumulator.identity = result
+        self._ask_again(learnt=True)
+
+    def _learn_leaders(self, places: set[TopicPartition], refused: Mapping[str, KafkaError] | ClientError) -> None:
+        if isinstance(refused, ClientError):
+            self._learn_nothing(refused)
+            return
+        final = {topic: error for topic, error in refused.items() if not isinstance(error, Retriable)}
+        leaderless = [place for place in places if self._cluster.known_leader(*place) is None]
+        with self.lock:
+            for topic, partition in leaderless:
+                error = refused.get(topic) or self._cluster.why_leaderless(topic, partition)
+                self._accumulator.blame(error, [(topic, partition)])
             told = [(batch, _failure(batch, final[batch.place[0]])) for batch in self._accumulator.unsent(final)]
             for batch, _ in told:
                 self._accumulator.give_up(batch)
             self._decided(told)
         self._tell(told)
-        return any(self._cluster.known_leader(*place) is not None for place in places)
+        self._ask_again(learnt=len(leaderless) < len(places))
+
+    def _learn_nothing(self, error: ClientError) -> None:
+        if isinstance(error, Retriable):
+            with self.lock:
+                self._accumulator.blame(error)
+            self._ask_again(learnt=False)
+        else:
+            self._fail_all(error)
+
+    def _ask_again(self, *, learnt: bool) -> None:
+        """At once, or after a pause."""
+        self._failures = 0 if learnt else self._failures + 1
+        self._ask_at = self._clock() + (0 if learnt else backoff_ms(self._config, self._failures) / 1000)
 
     # What comes back
 
@@ -384,6 +432,7 @@ class Sender:
 
     def _lose(self, link: _Link, error: ClientError) -> None:
         self._hear_out(link)
+        self._cluster.doubt(link.connection.address)
         if self._config.acks == _NO_ANSWER:  # a broker has no other way to say that it leads no more
             self._cluster.expire_led_by(link.node)
         self._drop(link)

@@ -126,7 +126,7 @@ def test_with_acks_0_flushing_waits_until_the_connection_has_taken_everything(
 ) -> None:
     producer = produce(kafka, acks="0", send_buffer_bytes="4096")
     all_written(producer, send(producer, 1, PLACES[:1]))
-    with kafka._lock:  # the broker does not read
+    with kafka.busy:  # the broker does not read
         sent = [producer.send_batch("orders", 0, batch_of(label, 900_000), 1) for label in range(1, 6)]
         with pytest.raises(TimeoutError):
             producer.flush(0.1)
@@ -141,7 +141,7 @@ def test_with_acks_0_a_connection_that_holds_half_a_request_is_not_used_again(
 ) -> None:
     producer = produce(kafka, acks="0", send_buffer_bytes="4096")
     all_written(producer, send(producer, 1, PLACES[:1]))
-    with kafka._lock:
+    with kafka.busy:
         for label in range(5):
             producer.send_batch("orders", 0, batch_of(label, 900_000), 1)
         while not any(link.connection.has_unsent for link in producer._sender._links.values()):
@@ -297,7 +297,7 @@ def test_nothing_is_sent_to_a_new_leader_while_the_old_one_has_not_answered(prod
             kafka, enable_idempotence="false", max_in_flight_requests_per_connection="1", request_timeout_ms="300"
         )
         all_written(producer, send(producer, 1, PLACES[:1]))
-        with kafka._lock:  # the old leader takes its time
+        with kafka.busy:  # the old leader takes its time
             sent = send(producer, 1, PLACES[:1], first=1)
             while not next(iter(producer._sender._links.values())).requests:
                 time.sleep(0.001)

@@ -1,0 +1,46 @@
+"""What has to wait for a broker that may never answer, each in a thread of its own: nobody else waits with it.
+
+The thread that sends gives them out and takes them back, so that what follows from one happens there alone."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from pylog.connector.client.errors import ClientError
+
+T = TypeVar("T")
+
+
+class Errands:
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring  # one has come back
+        self._out: set[Hashable] = set()
+        self._back: deque[tuple[Hashable, Callable[[Any], None], Any]] = deque()
+
+    def give(self, name: Hashable, work: Callable[[], T], done: Callable[[T | ClientError], None]) -> None:
+        assert name not in self._out
+        self._out.add(name)
+        arguments = name, work, done
+        threading.Thread(target=self._run, args=arguments, name="pylog-producer-errand", daemon=True).start()
+
+    def is_out(self, name: Hashable) -> bool:
+        return name in self._out
+
+    def _run(self, name: Hashable, work: Callable[[], T], done: Callable[[T | ClientError], None]) -> None:
+        result: Any
+        try:
+            result = work()
+        except BaseException as error:  # another than ClientError is a fault of ours, for the thread that sends to tell
+            result = error
+        self._back.append((name, done, result))
+        self._ring()
+
+    def take_back(self) -> None:
+        """Goes on, in this thread, with those that are done."""
+        while self._back:
+            name, done, result = self._back.popleft()
+            self._out.discard(name)
+            if isinstance(result, BaseException) and not isinstance(result, ClientError):
+                raise result
+            done(result)

@@ -1,0 +1,103 @@
+"""A broker that takes connections and answers nothing holds up its own partitions, and nobody else's."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pylog.connector.client.cluster import Cluster
+from pylog.connector.client.config import ClientConfig
+from pylog.connector.client.errors import ConnectionLost, DeliveryFailed
+from pylog.connector.client.producer import RecordProducer
+from pylog.storage.records import decode_batch
+from tests.connector.client.fake_kafka import FakeKafka
+
+HANGS, ANSWERS = 1, 0  # nodes, and the partitions that they lead
+REQUEST_TIMEOUT_MS = 3000
+SOON_SECONDS = 1.0
+
+
+@pytest.fixture
+def kafka() -> Iterator[FakeKafka]:
+    with FakeKafka({"orders": 2, "others": 1}, nodes=2) as kafka:
+        yield kafka
+
+
+@contextmanager
+def hung(kafka: FakeKafka, node: int) -> Iterator[None]:
+    """As a process that was stopped: the system accepts for it, and nobody reads."""
+    kafka.stop(node)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", kafka.ports[node]))
+        listener.listen()
+        yield
+    kafka.start(node)
+
+
+def new_producer(kafka: FakeKafka, **options: int | str) -> RecordProducer:
+    given = {"request.timeout.ms": REQUEST_TIMEOUT_MS, "linger.ms": 0, "retry.backoff.ms": 1, **options}
+    return RecordProducer({"bootstrap.servers": kafka.bootstrap_servers, **given})
+
+
+@pytest.mark.parametrize("attempt", range(4))  # whom to ask for metadata is a matter of chance
+def test_others_are_written_meanwhile(kafka: FakeKafka, attempt: int) -> None:
+    with new_producer(kafka) as producer:
+        for partition in (HANGS, ANSWERS):
+            producer.send("orders", "v", partition=partition).result(10)
+        with hung(kafka, HANGS):
+            waits = producer.send("orders", "v", partition=HANGS)
+            ends = time.monotonic() + SOON_SECONDS
+            while time.monotonic() < ends:
+                producer.send("orders", "v", partition=ANSWERS).result(SOON_SECONDS)
+                time.sleep(0.01)
+            producer.send("others", "v").result(SOON_SECONDS)  # whose leader has to be asked for
+            assert not waits.done()
+        assert waits.result(10).partition == HANGS
+
+
+def test_what_it_leads_is_given_up_in_time_and_closing_does_not_wait(kafka: FakeKafka) -> None:
+    producer = new_producer(kafka, **{"delivery.timeout.ms": REQUEST_TIMEOUT_MS})
+    producer.send("orders", "v", partition=HANGS).result(10)
+    with hung(kafka, HANGS):
+        began = time.monotonic()
+        future = producer.send("orders", "v", partition=HANGS)
+        with pytest.raises(DeliveryFailed, match=r"orders-1 were not written: not acknowledged"):
+            future.result(10)
+        assert time.monotonic() - began < REQUEST_TIMEOUT_MS / 1000 + SOON_SECONDS
+        began = time.monotonic()
+        producer.close(0)
+        assert time.monotonic() - began < SOON_SECONDS
+
+
+def test_what_was_given_up_before_there_was_a_connection_is_not_written(kafka: FakeKafka) -> None:
+    options: dict[str, int | str] = {
+        "request.timeout.ms": 300,
+        "delivery.timeout.ms": 300,
+        "enable.idempotence": "false",
+    }
+    with new_producer(kafka, **options) as producer:
+        producer.send("orders", "before", partition=ANSWERS).result(10)
+        opened = kafka.connections_opened
+        with kafka.busy:
+            late = producer.send("orders", "late", partition=HANGS)
+            assert isinstance(late.exception(10), DeliveryFailed)
+        producer.send("orders", "after", partition=HANGS).result(10)
+        assert kafka.connections_opened > opened
+    written = [record.value for batch in kafka.logs["orders", HANGS].batches for record in decode_batch(batch)]
+    assert written == [b"after"]
+
+
+def test_a_broker_that_did_not_answer_is_asked_last(kafka: FakeKafka) -> None:
+    cluster = Cluster(ClientConfig.parse({"bootstrap.servers": kafka.bootstrap_servers, "request.timeout.ms": "500"}))
+    cluster.refresh()
+    with hung(kafka, HANGS):
+        with pytest.raises(ConnectionLost):
+            cluster.connect(HANGS)
+        began = time.monotonic()
+        for _ in range(10):
+            cluster.pool.close()  # an idle connection would come first
+            cluster.refresh()
+        assert time.monotonic() - began < 0.5
