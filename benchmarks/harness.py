@@ -166,6 +166,14 @@ def measure(cases: Sequence[Case], rounds: int) -> list[Result]:
     return results
 
 
+def across(name: str, ours: Result, theirs: Result, peers: Sequence[str]) -> Result:
+    """The first contender of one case beside some of another case, which ran in the same rounds."""
+    first = ours.case.contenders[0]
+    contenders = [first, *(one for one in theirs.case.contenders if one.name in peers)]
+    figures = {one.name: (ours if one is first else theirs).figures[one.name] for one in contenders}
+    return Result(Case(name, contenders, ours.case.measures, ours.case.targets), figures, {})
+
+
 def _run(result: Result, contender: Contender, number: int) -> None:
     shown = f"{result.case.name} | {contender.name} | {f'round {number}' if number else 'warm-up'}"
     began = time.monotonic()

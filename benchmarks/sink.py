@@ -6,7 +6,7 @@ or from Parquet, is part of every figure. What stands in the topic afterwards is
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -14,8 +14,20 @@ from itertools import count
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import ceiling, sink_rows, sink_table, sink_trickle, spark
-from benchmarks.harness import Case, Contender, Figures, Measure, Options, Outcome, Target, measure, size_name
-from benchmarks.peers import RunningBroker, brokers
+from benchmarks.harness import (
+    Case,
+    Contender,
+    Figures,
+    Measure,
+    Options,
+    Outcome,
+    Result,
+    Target,
+    across,
+    measure,
+    size_name,
+)
+from benchmarks.peers import APACHE_KAFKA, PYLOG, RunningBroker, brokers
 from benchmarks.sink_rows import FILES, Rows
 
 TITLE = 'Spark sink: format("pylog") beside format("kafka"), 4 partitions, local[2]; send_table beside confluent-kafka'
@@ -85,8 +97,13 @@ def run(options: Options) -> Outcome:
                     for work in WORKS
                     for broker in found.running
                 ]
-                cases += sink_table.cases(value_bytes, found.running[0], options)
-                results += measure(cases, options.rounds)
+                tables = sink_table.cases(value_bytes, found.running[0], options)
+                measured = measure([*cases, *tables], options.rounds)
+                results += [
+                    *measured[: len(cases)],
+                    *_with_own_brokers(measured, WORKS, value_bytes),
+                    *measured[len(cases) :],
+                ]
         results += measure(sink_trickle.cases(session, formats, found.running[0], options), options.rounds)
         return Outcome(results, found.skipped)
 
@@ -101,6 +118,18 @@ def _case(session: SparkSession, formats: list[str], broker: RunningBroker, rows
     judged = [measure.name for measure in measures if measure in (ROWS, ROWS_IN_TRIGGERS)]  # a stream by both
     targets = dict.fromkeys(judged, TARGETS[rows.value_bytes])
     return Case(f"{work.name(rows.value_bytes)}, to {broker.name}", contenders, measures, targets)
+
+
+def _with_own_brokers(measured: Sequence[Result], works: Sequence[Work], value_bytes: int) -> list[Result]:
+    """pylog's sink to pylog beside Spark's to Apache Kafka: what a user has who takes one in place of the other."""
+    by_name = {result.case.name: result for result in measured}
+    found = []
+    for work in works:
+        name = work.name(value_bytes)
+        ours, theirs = by_name[f"{name}, to {PYLOG}"], by_name.get(f"{name}, to {APACHE_KAFKA}")
+        if theirs is not None:
+            found.append(across(f"{name}, each to its own broker", ours, theirs, (DEFAULT, BATCHED)))
+    return found
 
 
 def _timed(

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from benchmarks import report
-from benchmarks.harness import Case, Contender, Figures, Measure, Outcome, Result, Target, measure
+from benchmarks.harness import Case, Contender, Figures, Measure, Outcome, Result, Target, across, measure
 
 SPEED = Measure("rows/s")
 SECONDS = Measure("seconds", higher_is_better=False, decimals=2)
@@ -51,6 +51,24 @@ def test_a_ratio_compares_runs_of_one_round_and_says_how_much_better_ours_is(
     ratio = one_case([9.0, 10.0, 40.0, 20.0], [9.0, 10.0, 10.0, 10.0]).ratio("theirs", wanted)
     assert ratio is not None
     assert (ratio.median, ratio.low, ratio.high) == ratios
+
+
+def test_one_case_may_be_compared_with_the_peers_of_another_round_by_round() -> None:
+    target = Target(ratio_min=3.0)
+    cases = [
+        Case("here", [contender("ours", [9, 10, 20]), contender("theirs", [9, 1, 1])], [SPEED], {SPEED.name: target}),
+        Case(
+            "there", [contender("ours", [9, 2, 2]), contender("theirs", [9, 2, 5]), contender("more", [1] * 3)], [SPEED]
+        ),
+    ]
+    compared = across("across", *measure(cases, 2), ["theirs"])
+    assert [one.name for one in compared.case.contenders] == ["ours", "theirs"]
+    assert compared.values("ours", SPEED) == {1: 10, 2: 20}
+    assert compared.values("theirs", SPEED) == {1: 2, 2: 5}
+    ratio = compared.ratio("theirs", SPEED)
+    assert ratio is not None
+    assert (ratio.low, ratio.high) == (4.0, 5.0)
+    assert compared.met(SPEED)
 
 
 def test_a_round_that_failed_is_reported_and_left_out_of_the_ratio() -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import pylog
 from benchmarks import sink, sink_rows, sink_table, sink_trickle, source_trickle
-from benchmarks.harness import Options, measure
+from benchmarks.harness import Case, Contender, Options, Result, measure
 from benchmarks.peers import RunningBroker, _running
 from benchmarks.sink import MEMORY, STREAM, Work
 from benchmarks.sink_rows import Rows
@@ -37,6 +37,25 @@ def test_a_target_is_set_beside_every_peer() -> None:
     for target in sink.TARGETS.values():
         assert isinstance(target.ratio_min, Mapping)
         assert [sink.OURS, *target.ratio_min, sink.DRAINED] == list(sink.WAYS)
+
+
+def test_what_is_written_to_pylog_is_also_beside_what_sparks_sink_writes_to_apache_kafka() -> None:
+    def result(broker: str, rows: dict[str, float]) -> Result:
+        contenders = [Contender(name, dict) for name in rows]
+        case = Case(
+            f"{Work(MEMORY).name(100)}, to {broker}", contenders, [sink.ROWS], {sink.ROWS.name: sink.TARGETS[100]}
+        )
+        return Result(case, {name: {1: {sink.ROWS.name: count}} for name, count in rows.items()}, {})
+
+    to_pylog = result("pylog", {sink.OURS: 30.0, sink.DEFAULT: 25.0, sink.BATCHED: 26.0, sink.DRAINED: 90.0})
+    others = [result(f"pylog ({number})", {sink.OURS: 1.0}) for number in range(3)]
+    assert sink._with_own_brokers([to_pylog, *others], [Work(MEMORY)], 100) == [], "there is no Apache Kafka"
+    to_kafka = result("Apache Kafka", {sink.OURS: 20.0, sink.DEFAULT: 10.0, sink.BATCHED: 15.0, sink.DRAINED: 80.0})
+    (found,) = sink._with_own_brokers([to_pylog, *others, to_kafka], [Work(MEMORY)], 100)
+    assert found.case.name == "100 B, batch from memory, each to its own broker"
+    ratios = [found.ratio(peer, sink.ROWS) for peer in (sink.DEFAULT, sink.BATCHED)]
+    assert [ratio and ratio.median for ratio in ratios] == [3.0, 2.0]
+    assert found.met(sink.ROWS)
 
 
 def test_rows_in_memory_are_in_files_too_and_of_the_size_asked_for(spark: SparkSession) -> None:
