@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from pylog.broker_lite.protocol import init_producer_id, produce
@@ -29,12 +29,12 @@ from pylog.connector.client.errands import Errands
 from pylog.connector.client.errors import (
     ClientError,
     ConnectionLost,
-    DeliveryFailed,
     KafkaError,
     NotKafka,
     Retriable,
     kafka_error,
 )
+from pylog.connector.client.outcomes import Teller, failed, failure
 from pylog.connector.client.pending_batch import PendingBatch
 from pylog.connector.client.retry import backoff_ms
 from pylog.storage import codecs
@@ -95,8 +95,7 @@ class Sender:
         self._selector.register(self._bell, selectors.EVENT_READ)
         self._sleeps = False
         self._stopping = False
-        self._untold: set[PendingBatch] = set()  # decided, but not everybody has heard of it yet
-        self._tellers: set[int] = set()  # threads that call callbacks
+        self._teller = Teller(self.changed)
         self._thread = threading.Thread(target=self._run, name="pylog-producer", daemon=True)
         _senders.add(self)
 
@@ -130,11 +129,11 @@ class Sender:
     @property
     def is_telling(self) -> bool:
         """Whether this is a callback that asks."""
-        return threading.get_ident() in self._tellers
+        return self._teller.is_telling
 
     def unheard(self) -> list[PendingBatch]:
         """With the lock held: what has no outcome, or one that not everybody has heard of."""
-        return [*self._accumulator.batches(), *self._untold]
+        return [*self._accumulator.batches(), *self._teller.untold]
 
     # The thread
 
@@ -156,8 +155,8 @@ class Sender:
         """Give up what is too old, send what is due, and hear what was answered."""
         with self.lock:
             told = [(batch, self._expired(batch)) for batch in self._accumulator.expire(self._clock())]
-            self._decided(told)
-        self._tell(told)
+            self._teller.decided(told)
+        self._teller.tell(told)
         self._errands.take_back()
         wake_at = self._send_all()
         self._hear(wake_at)
@@ -244,8 +243,8 @@ class Sender:
                     is_given_up = True
                 if is_given_up:
                     del request.batches[place]
-            self._decided(told)
-        self._tell(told)
+            self._teller.decided(told)
+        self._teller.tell(told)
 
     def _send(self, link: _Link, request: _Request) -> None:
         try:
@@ -315,11 +314,11 @@ class Sender:
             for topic, partition in leaderless:
                 error = refused.get(topic) or self._cluster.why_leaderless(topic, partition)
                 self._accumulator.blame(error, [(topic, partition)])
-            told = [(batch, _failure(batch, final[batch.place[0]])) for batch in self._accumulator.unsent(final)]
+            told = [(batch, failure(batch, final[batch.place[0]])) for batch in self._accumulator.unsent(final)]
             for batch, _ in told:
                 self._accumulator.give_up(batch)
-            self._decided(told)
-        self._tell(told)
+            self._teller.decided(told)
+        self._teller.tell(told)
         self._ask_again(learnt=len(leaderless) < len(places))
 
     def _learn_nothing(self, error: ClientError) -> None:
@@ -399,8 +398,8 @@ class Sender:
                 if outcome is not None:
                     told.append((batch, outcome))
                     (self._accumulator.give_up if outcome.error else self._accumulator.acknowledge)(batch)
-            self._decided(told)
-        self._tell(told)
+            self._teller.decided(told)
+        self._teller.tell(told)
 
     def _judge(self, batch: PendingBatch, result: produce.ProducedPartition, now: float) -> Outcome | None:
         """What became of a batch; None: it is sent again."""
@@ -419,7 +418,7 @@ class Sender:
             self._cluster.expire(topic)
             self._accumulator.retry(batch, now, error)
         else:
-            return _failure(batch, error, self._config.retries)
+            return failure(batch, error, self._config.retries)
         return None
 
     def _is_split(self, batch: PendingBatch) -> bool:
@@ -463,9 +462,9 @@ class Sender:
                         self._accumulator.retry(batch, now, error)
                     else:
                         self._accumulator.give_up(batch)
-                        told.append((batch, _failure(batch, error, self._config.retries)))
-            self._decided(told)
-        self._tell(told)
+                        told.append((batch, failure(batch, error, self._config.retries)))
+            self._teller.decided(told)
+        self._teller.tell(told)
 
     def _drop(self, link: _Link) -> None:
         self._links.pop(link.node, None)
@@ -480,28 +479,7 @@ class Sender:
     def _expired(self, batch: PendingBatch) -> Outcome:
         cause = f"not acknowledged within delivery.timeout.ms={self._config.delivery_timeout_ms}"
         last = self._accumulator.last_error(batch)
-        return _failed(batch, f"{cause}: {last}" if last else cause, last)
-
-    def _decided(self, told: Iterable[tuple[PendingBatch, Outcome]]) -> None:
-        """With the lock held, before it is let go: who flushes then waits until these are told, too."""
-        self._untold.update(batch for batch, _ in told)
-
-    def _tell(self, told: Sequence[tuple[PendingBatch, Outcome]]) -> None:
-        """Without the lock: callbacks may send."""
-        if not told:
-            return
-        thread = threading.get_ident()
-        is_first = thread not in self._tellers  # a callback may close the producer, which tells of others
-        self._tellers.add(thread)
-        try:
-            for batch, outcome in told:
-                batch.promise.resolve(outcome)
-        finally:
-            if is_first:
-                self._tellers.discard(thread)
-            with self.changed:
-                self._untold.difference_update(batch for batch, _ in told)
-                self.changed.notify_all()
+        return failed(batch, f"{cause}: {last}" if last else cause, last)
 
     def what_waits_longest(self) -> str:
         """With the lock held; for whoever finds no room."""
@@ -519,29 +497,11 @@ class Sender:
 
     def give_up_all(self, error: ClientError) -> None:
         with self.lock:
-            told = [(batch, _failure(batch, error)) for batch in self._accumulator.batches()]
+            told = [(batch, failure(batch, error)) for batch in self._accumulator.batches()]
             for batch, _ in told:
                 self._accumulator.give_up(batch)
-            self._decided(told)
-        self._tell(told)
-
-
-def _failure(batch: PendingBatch, error: ClientError, retries: int | None = None) -> Outcome:
-    cause = str(error)
-    if isinstance(error, Retriable) and retries is not None:
-        cause = f"not acknowledged after retries={retries}: {error}"
-    elif isinstance(error, KafkaError) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
-        cause += (
-            f". A batch of {batch.size_bytes} bytes is too large for the broker: raise max.message.bytes of the topic "
-            "(or message.max.bytes of the broker)"
-        )
-    return _failed(batch, cause, error)
-
-
-def _failed(batch: PendingBatch, cause: str, error: ClientError | None) -> Outcome:
-    failed = DeliveryFailed(*batch.place, batch.record_count, cause)
-    failed.__cause__ = error
-    return Outcome(UNKNOWN_OFFSET, -1, failed)
+            self._teller.decided(told)
+        self._teller.tell(told)
 
 
 _senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
