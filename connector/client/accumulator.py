@@ -333,7 +333,8 @@ class Accumulator:
 
     def oldest(self) -> PendingBatch | None:
         """What has waited longest for its outcome."""
-        firsts = [queue.in_flight[0] if queue.in_flight else queue.waiting[0] for queue in self._busy.values()]
+        busy = self._busy.values()
+        firsts = [batches[0] for queue in busy for batches in (queue.in_flight, queue.waiting) if batches]
         return min(firsts, key=lambda batch: batch.created, default=None)
 
     def last_error(self, batch: PendingBatch) -> ClientError | None:

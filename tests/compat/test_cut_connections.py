@@ -1,4 +1,5 @@
-"""Idempotent producers whose connections are cut again and again write every record once, in order."""
+"""Idempotent producers whose connections are cut again and again write every record once, in order: all of them to our
+broker, and ours also to Apache Kafka."""
 
 import asyncio
 import random
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import pylog
-from tests.support.cutting_proxy import BEFORE, BEHIND, MIDDLE, broker_behind_a_proxy
+from tests.support.cutting_proxy import BEFORE, BEHIND, MIDDLE, broker_behind_a_proxy, kafka_behind_a_proxy
 from tests.support.foreign_clients import CLIENTS
 
 pytestmark = pytest.mark.faults
@@ -97,14 +98,22 @@ def with_pylogs_tables(servers: str, values: list[bytes]) -> None:
 
 @pytest.mark.parametrize(
     "send",
-    [with_confluent, with_kafka_python, with_aiokafka, with_pylog, with_pylogs_tables],
-    ids=["confluent-kafka", "kafka-python", "aiokafka", "pylog", "pylog's tables"],
+    [
+        pytest.param(with_confluent, id="confluent-kafka"),
+        pytest.param(with_kafka_python, id="kafka-python"),
+        pytest.param(with_aiokafka, id="aiokafka"),
+        pytest.param(with_pylog, id="pylog", marks=pytest.mark.connector),
+        pytest.param(with_pylogs_tables, id="pylog's tables", marks=pytest.mark.connector),
+    ],
 )
-def test_every_record_is_there_once_and_in_order(send: Callable[[str, list[bytes]], None]) -> None:
+def test_every_record_is_there_once_and_in_order(
+    request: pytest.FixtureRequest, send: Callable[[str, list[bytes]], None]
+) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     values = [b"%d" % number for number in range(COUNT)]
-    with broker_behind_a_proxy(seed) as (broker, proxy):
+    is_kafka = request.config.getoption("--broker") == "kafka"
+    with (kafka_behind_a_proxy if is_kafka else broker_behind_a_proxy)(seed) as (broker, proxy):
         reader = CLIENTS["confluent-kafka"]
         reader.create_topic(broker.bootstrap_servers, "t", PARTITIONS)
         send(f"127.0.0.1:{proxy.port}", values)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pylog
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.ports import free_ports
 
 PRODUCE_KEY = 0
@@ -116,5 +117,32 @@ def broker_behind_a_proxy(seed: int) -> Iterator[tuple[pylog.Broker, CuttingProx
         proxy.start()
         try:
             yield broker, proxy
+        finally:
+            proxy.stop()
+
+
+class _KafkaBehindAProxy(ApacheKafka):
+    def __init__(self, proxy: CuttingProxy) -> None:
+        super().__init__(listeners=["CUT"])
+        direct, proxy.target_port, controller = free_ports(3)
+        self._ports = {"PLAINTEXT": direct, "CUT": proxy.target_port, "CONTROLLER": controller}
+        self._properties = {
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers},CUT://127.0.0.1:{proxy.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CUT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+
+    def prepare(self) -> None:
+        if not self.data.exists():
+            self._format()
+
+
+@contextlib.contextmanager
+def kafka_behind_a_proxy(seed: int) -> Iterator[tuple[ApacheKafka, CuttingProxy]]:
+    """The same with an Apache Kafka."""
+    proxy = CuttingProxy(seed)
+    with _KafkaBehindAProxy(proxy) as kafka:
+        proxy.start()
+        try:
+            yield kafka, proxy
         finally:
             proxy.stop()

@@ -1,20 +1,15 @@
-"""When batches leave, in which order, and how often they stand in the log, with a clock that the test turns."""
-
-import random
+"""When batches leave and in which order, with a clock that the test turns."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pylog.broker_lite.protocol.errors import ErrorCode
 from pylog.connector.client.accumulator import Accumulator, Identity
 from pylog.connector.client.config import ClientConfig
 from pylog.connector.client.delivery import Outcome
-from pylog.connector.client.errors import ClientError, kafka_error
+from pylog.connector.client.errors import kafka_error
 from pylog.connector.client.pending_batch import PendingBatch
-from pylog.storage.batch import check, read_header
+from pylog.storage.batch import check
 from pylog.storage.records import decode_batch
-from tests.support.idempotent_log import Sequences
 
 PLACE = ("orders", 0)
 LOST = kafka_error(ErrorCode.NETWORK_EXCEPTION, "writing")
@@ -121,6 +116,17 @@ def test_memory_that_batches_share_comes_free_with_the_last_of_them() -> None:
 
 
 # Order and sequences
+
+
+def test_partitions_take_turns() -> None:
+    one = accumulator(linger_ms="0", batch_size="1")
+    for partition in (0, 0, 1, 1, 2, 2):
+        add(one, partition=partition)
+    sent = []
+    while one.due(1.0):
+        sent.append(take(one))
+        one.acknowledge(sent[-1])
+    assert [batch.place[1] for batch in sent] == [0, 1, 2, 0, 1, 2]
 
 
 def test_nothing_follows_a_batch_before_the_leader_has_taken_one() -> None:
@@ -235,119 +241,3 @@ def test_one_that_came_back_is_given_up_in_time_though_later_ones_are_in_flight(
     assert one.next_due(7.0) == first.deadline == 61.0
     assert one.expire(61.0) == [first]
     assert one.next_due(61.0) == second.deadline
-
-
-def assert_counted(one: Accumulator) -> None:
-    for queue in one._queues.values():
-        assert queue.resent == sum(batch.attempts > 1 for batch in queue.in_flight)
-
-
-# Against a broker that forgets to answer, by chance: a virtual clock, and every batch in the log once
-
-
-class Broker:
-    """One partition's leader: it writes what it should, and answers, loses a request, or loses an answer."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._sequences = Sequences()
-        self.values: list[bytes] = []
-
-    def produce(self, batch: PendingBatch, identity: Identity) -> ErrorCode | None:
-        """None: nothing is heard of it."""
-        drawn = self._chance.random()
-        if drawn < 0.1:
-            return None
-        if drawn < 0.15:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        sealed = batch.seal(0, None, *identity)
-        header = read_header(sealed)
-        counted = header.producer_id, header.producer_epoch, header.base_sequence, header.record_count
-        error, base_offset = self._sequences.check(*counted)
-        if not error and base_offset < 0:
-            self._sequences.took(*counted, len(self.values))
-            self.values += [record.value or b"" for record in decode_batch(sealed)]
-        return None if drawn < 0.3 else error
-
-
-@settings(max_examples=200, deadline=None)
-@given(seed=st.integers(0, 1 << 32), in_flight=st.integers(1, 5), batch_size=st.sampled_from(["1", "90", "400"]))
-def test_every_record_is_written_once_and_in_order(seed: int, in_flight: int, batch_size: str) -> None:
-    chance = random.Random(seed)
-    broker = Broker(chance)
-    one = accumulator(linger_ms="20", batch_size=batch_size, buffer_memory="100000")
-    now, sent, told = 0.0, 0, list[bytes]()
-    flying: list[tuple[PendingBatch, ErrorCode | None]] = []
-
-    def settle(batch: PendingBatch, code: ErrorCode | None) -> None:
-        if code is None or code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            one.retry(batch, now, LOST)
-        elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            one.renumber(batch, now, LOST)
-        else:
-            assert code == ErrorCode.NONE
-            told.extend(record.value or b"" for record in decode_batch(batch.records or b""))
-            one.acknowledge(batch)
-
-    for _ in range(3000):
-        act = chance.random()
-        if act < 0.4 and sent < 60:
-            add(one, b"%d" % sent, now)
-            sent += 1
-        elif act < 0.6:
-            for queue in one.due(now)[: in_flight - len(flying)]:
-                batch = one.take(queue)
-                flying.append((batch, broker.produce(batch, one.identity_of(batch))))
-        elif act < 0.8 and flying:
-            settle(*flying.pop(0))
-        else:
-            now += chance.choice([0.0, 0.01, 0.3])
-        assert_counted(one)
-        if sent == 60 and one.is_empty:
-            break
-    assert broker.values == [b"%d" % n for n in range(60)]
-    assert sorted(told, key=int) == broker.values
-    assert one.used_bytes == 0
-
-
-@settings(max_examples=200, deadline=None)
-@given(seed=st.integers(0, 1 << 32))
-def test_what_is_given_up_is_told_and_all_else_is_written_once_and_in_order(seed: int) -> None:
-    chance = random.Random(seed)
-    broker = Broker(chance)
-    one = accumulator(linger_ms="0", batch_size="1", request_timeout_ms="100", delivery_timeout_ms="600")
-    now, batches, given_up = 0.0, list[PendingBatch](), set[int]()
-    flying: list[tuple[PendingBatch, ErrorCode | None]] = []
-    numbers: dict[int, int] = {}
-    for _ in range(4000):
-        act = chance.random()
-        for batch in one.expire(now):
-            batch.promise.resolve(Outcome(-1, -1, ClientError("late")))
-            given_up.add(numbers[id(batch)])
-        if act < 0.3 and len(batches) < 60:
-            batches.append(add(one, b"%d" % len(batches), now))
-            numbers[id(batches[-1])] = len(batches) - 1
-        elif act < 0.5:
-            for queue in one.due(now)[: 5 - len(flying)]:
-                batch = one.take(queue)
-                flying.append((batch, broker.produce(batch, one.identity_of(batch))))
-        elif act < 0.8 and flying:
-            batch, code = flying.pop(0)
-            if code == ErrorCode.NONE:
-                one.acknowledge(batch)
-            elif batch.promise.outcome is not None:
-                one.give_up(batch)
-            elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                one.renumber(batch, now, LOST)
-            else:
-                assert code in (None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                one.retry(batch, now, LOST)
-        else:
-            now += chance.choice([0.0, 0.02, 0.1])
-        assert_counted(one)
-        if len(batches) == 60 and one.is_empty:
-            break
-    assert one.is_empty
-    found = [int(value) for value in broker.values]
-    assert found == sorted(set(found)), "once, and in order"
-    assert set(range(60)) - set(found) <= given_up, "nothing is missing that was not given up"
