@@ -13,8 +13,11 @@ T = TypeVar("T")
 
 
 class Errands:
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, ring: Callable[[], None], discard: Callable[[Any], None]) -> None:
         self._ring = ring  # one has come back
+        self._discard = discard  # what comes back when nobody waits any more
+        self._lock = threading.Lock()
+        self._has_ended = False
         self._out: set[Hashable] = set()
         self._back: deque[tuple[Hashable, Callable[[Any], None], Any]] = deque()
 
@@ -33,8 +36,12 @@ class Errands:
             result = work()
         except BaseException as error:  # another than ClientError is a fault of ours, for the thread that sends to tell
             result = error
-        self._back.append((name, done, result))
-        self._ring()
+        with self._lock:
+            if not self._has_ended:
+                self._back.append((name, done, result))
+                self._ring()
+                return
+        self._discard(result)
 
     def take_back(self) -> None:
         """Goes on, in this thread, with those that are done."""
@@ -44,3 +51,10 @@ class Errands:
             if isinstance(result, BaseException) and not isinstance(result, ClientError):
                 raise result
             done(result)
+
+    def end(self) -> None:
+        """Those that are out are not waited for."""
+        with self._lock:
+            self._has_ended = True
+        while self._back:
+            self._discard(self._back.popleft()[2])

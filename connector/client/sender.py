@@ -85,7 +85,7 @@ class Sender:
         self._clock = clock
         self._codec = codecs.CODEC_BY_NAME[self._config.compression_type]
         self._links: dict[int, _Link] = {}
-        self._errands = Errands(self._ring)
+        self._errands = Errands(self._ring, self._discard)
         self._ask_at = 0.0  # when metadata, or an identity, may be asked for again
         self._failures = 0
         self._selector = selectors.DefaultSelector()
@@ -145,6 +145,7 @@ class Sender:
             _log.exception("the sender failed")
             self._fail_all(ClientError(f"the sender failed: {error!r}"))
         finally:
+            self._errands.end()
             for link in list(self._links.values()):
                 self._drop(link)
             self._selector.close()
@@ -230,6 +231,11 @@ class Sender:
                     self._send(link, request)
 
         self._errands.give(node, lambda: self._cluster.connect(node), connected)
+
+    def _discard(self, result: object) -> None:
+        """A connection that comes when this producer has ended serves the next one."""
+        if isinstance(result, Connection):
+            self._cluster.pool.give(result)
 
     def _leave_out_what_is_settled(self, request: _Request) -> None:
         """While there was no connection a batch may have been given up, or its time may be up: it was never sent."""

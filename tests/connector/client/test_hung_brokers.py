@@ -101,3 +101,4 @@ def test_a_broker_that_did_not_answer_is_asked_last(kafka: FakeKafka) -> None:
             cluster.pool.close()  # an idle connection would come first
             cluster.refresh()
         assert time.monotonic() - began < 0.5
+    cluster.pool.close()
