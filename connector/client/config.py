@@ -64,7 +64,8 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     return tuple(addresses)
 
 
-_CONSUMER, _PRODUCER = Role.CONSUMER, Role.PRODUCER
+_CONSUMER, _PRODUCER = (Role.CONSUMER,), (Role.PRODUCER, Role.SINK)
+_CALLER = (Role.CONSUMER, Role.SINK)  # a producer waits for max.block.ms and delivery.timeout.ms instead
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class ClientConfig(SecurityConfig):
     )
     client_id: str = option(TEXT, "pylog", "the name under which the broker logs this client")
     request_timeout_ms: int = option(integer(1), 30_000, "how long one answer may take")
-    default_api_timeout_ms: int = option(integer(1), 60_000, "how long a call is tried again before it fails")
+    default_api_timeout_ms: int = option(integer(1), 60_000, "how long a call is tried again before it fails", _CALLER)
     retries: int = option(integer(0), INT32_MAX, "how often a call is tried again, within its time")
     retry_backoff_ms: int = option(MILLISECONDS, 100, "the pause before the first retry; it doubles each time")
     retry_backoff_max_ms: int = option(MILLISECONDS, 1_000, "the longest pause before a retry")
@@ -104,7 +105,7 @@ class ClientConfig(SecurityConfig):
     acks: int = option(
         choice({"all": -1, "-1": -1, "1": 1, "0": 0}), -1, "who has a batch before it counts: all, 1, 0", _PRODUCER
     )
-    batch_size: int = option(integer(0), 512 << 10, "the bytes of records after which a batch is full", _PRODUCER)
+    batch_size: int = option(integer(0), 256 << 10, "the bytes of records after which a batch is full", _PRODUCER)
     linger_ms: int = option(MILLISECONDS, 5, "how long a batch that is not full waits for more records", _PRODUCER)
     max_block_ms: int = option(
         integer(0, INT64_MAX), 60_000, "how long sending waits for metadata, and for room in buffer.memory", _PRODUCER
@@ -146,16 +147,17 @@ class ClientConfig(SecurityConfig):
     )
 
     @staticmethod
-    def parse(options: Mapping[str, str], role: Role | None = None) -> "ClientConfig":
-        """Check and convert; with a role, the other role's options are refused. ConfigError says what is wrong."""
+    def parse(options: Mapping[str, str], role: Role | None = None, *, prefix: str = "") -> "ClientConfig":
+        """Check and convert; with a role, the other role's options are refused. ConfigError says what is wrong.
+
+        `prefix` is what users write before a name: it stands before one that is suggested."""
         values: dict[str, Any] = {}
         for name, text in options.items():
             row = OPTIONS.get(name)
             if row is None:
-                raise ConfigError(_refusal(name))
-            if role is not None and row.role not in (None, role):
-                assert row.role is not None
-                raise ConfigError(f"{name} is an option of a {row.role.value}, and this is a {role.value}")
+                raise ConfigError(_refusal(name, role, prefix))
+            if role is not None and not row.is_of(role):
+                raise ConfigError(f"{name} is an option of a {row.roles[0].value}, and this is a {role.value}")
             try:
                 values[_attribute(name)] = row.parse(str(text))
             except ValueError as error:
@@ -221,7 +223,7 @@ OPTIONS: dict[str, Option] = {
         name=row.name.replace("_", "."),
         type=row.metadata["type"],
         default=row.default,
-        role=row.metadata["role"],
+        roles=row.metadata["roles"],
         parse=row.metadata["parse"],
         doc=row.metadata["doc"],
     )
@@ -298,9 +300,14 @@ _REFUSED = {
 }
 
 
-def _refusal(name: str) -> str:
+def names_of(role: Role | None) -> list[str]:
+    """Of the options that this role takes; without one, of all."""
+    return [row.name for row in OPTIONS.values() if row.is_of(role)]
+
+
+def _refusal(name: str, role: Role | None, prefix: str) -> str:
     for refused, reason in _REFUSED.items():
         if name == refused or (refused.endswith(".") and name.startswith(refused)):
             return f"{name} {reason}"
-    near = difflib.get_close_matches(name.lower(), OPTIONS, n=1, cutoff=0.6)
-    return f"{name} is not an option" + (f": did you mean {near[0]}?" if near else "")
+    near = difflib.get_close_matches(name.lower(), names_of(role), n=1, cutoff=0.6)
+    return f"{name} is not an option" + (f": did you mean {prefix}{near[0]}?" if near else "")

@@ -15,6 +15,7 @@ INT64_MAX = 0x7FFFFFFFFFFFFFFF
 class Role(Enum):
     CONSUMER = "consumer"
     PRODUCER = "producer"
+    SINK = "sink"  # a producer, and a driver that looks for its cluster first
 
 
 class Option(NamedTuple):
@@ -23,9 +24,12 @@ class Option(NamedTuple):
     name: str
     type: str
     default: Any
-    role: Role | None  # None: consumers and producers alike
+    roles: tuple[Role, ...]  # none: all of them
     parse: Callable[[str], Any]
     doc: str
+
+    def is_of(self, role: Role | None) -> bool:
+        return role is None or not self.roles or role in self.roles
 
     @property
     def is_secret(self) -> bool:
@@ -41,9 +45,9 @@ class ValueType(NamedTuple):
 PASSWORD = "password"  # Kafka's name for the type of whatever is not to be shown
 
 
-def option(kind: ValueType, default: Any, doc: str, role: Role | None = None) -> Any:
+def option(kind: ValueType, default: Any, doc: str, roles: tuple[Role, ...] = ()) -> Any:
     """A field of a dataclass that is a row."""
-    return field(default=default, metadata={"type": kind.name, "parse": kind.parse, "doc": doc, "role": role})
+    return field(default=default, metadata={"type": kind.name, "parse": kind.parse, "doc": doc, "roles": roles})
 
 
 def integer(least: int, most: int = INT32_MAX) -> ValueType:

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from pylog.broker_lite.protocol.consumer_offsets import TOPIC as COMMITS_TOPIC
 from pylog.connector.client.cluster import EARLIEST, LATEST
-from pylog.connector.client.config import OPTIONS as CLIENT_OPTIONS
-from pylog.connector.client.config import ClientConfig, Role
+from pylog.connector.client.config import ClientConfig, Role, names_of
 from pylog.connector.client.errors import ConfigError
 from pylog.connector.spark.offsets import AtGroup, AtTime, Wanted
 from pylog.connector.spark.option_rows import GROUP, OPTIONS, SOURCE, SPARKS_OWN, Option, Taker
@@ -31,6 +30,8 @@ SOURCE_CLIENT_DEFAULTS = {"max.partition.fetch.bytes": str(4 << 20), "metadata.m
 CONTACT_TIMEOUT_MS = 5_000
 
 POLL_TIMEOUT_MS = 120_000  # as in Spark's connector, where it is spark.network.timeout
+
+_KAFKA = "kafka."  # before the names of the client's options
 
 _BYTES = "are bytes for Kafka: make and read them with columns of the DataFrame"
 _KAFKA_REFUSED = {
@@ -190,7 +191,7 @@ def _check_order(starting: Position, ending: Position) -> None:
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     own, client = _parse(given, Taker.SINK)
-    config = _client(client, Role.PRODUCER)
+    config = _client(client, Role.SINK)
     return SinkOptions(config, _contact_timeout_ms(client, config), own["topic"])
 
 
@@ -210,9 +211,9 @@ def _parse(given: Mapping[str, str], taker: Taker) -> tuple[dict[str, Any], dict
     lower = {name.lower(): text for name, text in given.items()}
     rows = [row for row in OPTIONS if taker in row.takers]
     known = {row.name.lower() for row in rows} | {name.lower() for name in SPARKS_OWN}
-    client = {name.removeprefix("kafka."): text for name, text in lower.items() if name.startswith("kafka.")}
+    client = {name.removeprefix(_KAFKA): text for name, text in lower.items() if name.startswith(_KAFKA)}
     for name in lower:
-        if name not in known and not name.startswith("kafka."):
+        if name not in known and not name.startswith(_KAFKA):
             raise _refusal(name, taker)
     return {row.name: _value(row, lower) for row in rows}, client
 
@@ -230,11 +231,11 @@ def _value(row: Option, given: Mapping[str, str]) -> Any:
 def _client(options: Mapping[str, str], role: Role) -> ClientConfig:
     for name, reason in _KAFKA_REFUSED.items():
         if name in options:
-            raise ConfigError(f"kafka.{name} is not for this data source: {reason}")
+            raise ConfigError(f"{_KAFKA}{name} is not for this data source: {reason}")
     try:
-        return ClientConfig.parse(options, role)
+        return ClientConfig.parse(options, role, prefix=_KAFKA)
     except ConfigError as error:  # each begins with the name of its option
-        raise ConfigError(f"kafka.{error}") from None
+        raise ConfigError(f"{_KAFKA}{error}") from None
 
 
 def _contact_timeout_ms(given: Mapping[str, str], config: ClientConfig) -> int:
@@ -246,7 +247,8 @@ def _refusal(name: str, taker: Taker) -> ConfigError:
         if row.name.lower() == name:
             takers = " and ".join(taker.value for taker in row.takers)
             return OtherTakersOption(f"{row.name} is an option of {takers}, not of {taker.value}")
-    names = [row.name for row in OPTIONS if taker in row.takers] + [f"kafka.{name}" for name in CLIENT_OPTIONS]
+    role = Role.SINK if taker is Taker.SINK else Role.CONSUMER
+    names = [row.name for row in OPTIONS if taker in row.takers] + [f"{_KAFKA}{name}" for name in names_of(role)]
     by_lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name, by_lower, n=1, cutoff=0.6)
     return ConfigError(f"{name} is not an option" + (f": did you mean {by_lower[near[0]]}?" if near else ""))

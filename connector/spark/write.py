@@ -25,8 +25,7 @@ def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> int:
     rows, sent = 0, list[TableFuture]()
     try:
         for batch in batches:
-            for topic, part in _by_topic(_plain(batch), options.topic):
-                sent.append(_send(producer, topic, part))
+            sent += _send_all(producer, batch, options.topic)
             rows += batch.num_rows
             sent = [table for table in sent if not _is_written(table)]
         producer.flush()
@@ -48,6 +47,11 @@ def _forget(config: ClientConfig) -> None:
     producer = _producers.pop((os.getpid(), config), None)
     if producer is not None:
         producer.close(0)
+
+
+def _send_all(producer: Producer, batch: pa.RecordBatch, topic: str | None) -> list[TableFuture]:
+    """No copy of its rows is held beyond this: the next batch may be as large."""
+    return [_send(producer, name, rows) for name, rows in _by_topic(_plain(batch), topic)]
 
 
 def _send(producer: Producer, topic: str, rows: pa.RecordBatch) -> TableFuture:
@@ -84,13 +88,12 @@ def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa
         raise NullTopic
     numbered = column.dictionary_encode()
     topics = numbered.dictionary.to_pylist()
-    if len(topics) > 1:
-        numbers = numbered.indices.to_numpy()
-        rows = rows.take(pa.array(np.argsort(numbers, kind="stable")))
-        counts = np.bincount(numbers, minlength=len(topics)).tolist()
-    else:
-        counts = [rows.num_rows]
+    if len(topics) == 1:
+        yield topics[0], rows
+        return
+    numbers = numbered.indices.to_numpy()
+    order = pa.array(np.argsort(numbers, kind="stable"))
     position = 0
-    for name, count in zip(topics, counts, strict=True):
-        yield name, rows.slice(position, count)
+    for name, count in zip(topics, np.bincount(numbers, minlength=len(topics)).tolist(), strict=True):
+        yield name, rows.take(order.slice(position, count))  # not all at once: that would be a second batch
         position += count

@@ -2,27 +2,23 @@
 
 A gigabyte here; with more rounds, five."""
 
-import contextlib
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import psutil
 import pytest
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
-import pylog
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
 from pylog.connector.client.producer import RecordProducer
 from pylog.storage import codecs
 from pylog.storage.records import Record, encode_batch
+from tests.support.spark_workers import forget_peaks, most_resident_bytes, python_processes, workers_of_ones_own
 
 pytestmark = pytest.mark.connector
 
@@ -72,15 +68,9 @@ def test_the_memory_of_a_task_does_not_grow_with_its_range(
 
 @pytest.fixture
 def others(spark: SparkSession) -> Iterator[set[int]]:
-    """The Python processes of Spark that are not this test's: it has workers of its own, for nobody knows what those
-    of other tests hold, and which of them would be taken. Spark shares workers among functions of one environment."""
-    name = "PYLOG_WORKERS_OF"
-    environment = spark.sparkContext.environment
-    environment[name] = "test_task_memory"
-    pylog.register(spark)
-    yield python_processes(spark)
-    del environment[name]
-    pylog.register(spark)
+    """The Python processes of Spark that are not this test's."""
+    with workers_of_ones_own(spark, "test_task_memory") as others:
+        yield others
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the most that a process held is read from /proc")
@@ -93,9 +83,7 @@ def test_the_memory_of_a_task_in_spark_does_not_grow_with_its_range(
 
     def most_bytes(rows: int) -> int:
         """That any Python process of this test holds while one task reads so many rows."""
-        for process in python_processes(spark) - others:
-            with contextlib.suppress(OSError):  # it has ended
-                Path(f"/proc/{process}/clear_refs").write_text("5")  # forget the most so far
+        forget_peaks(python_processes(spark) - others)
         found = (
             spark.read.format("pylog")
             .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -110,23 +98,3 @@ def test_the_memory_of_a_task_in_spark_does_not_grow_with_its_range(
 
     few = most_bytes(900)
     assert few < most_bytes(count) < few + bound_bytes(len(batch), len(batch))
-
-
-def python_processes(spark: SparkSession) -> set[int]:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    found = set()
-    for one in psutil.Process(gateway.proc.pid).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
-            if "python" in one.name():
-                found.add(one.pid)
-    return found
-
-
-def most_resident_bytes(process: int) -> int:
-    """0 of one that has ended."""
-    try:
-        found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    except OSError:
-        return 0
-    return int(found[1]) * 1024 if found else 0

@@ -1,4 +1,5 @@
-"""Losses that do not fail a query are told to whoever started it, from each of the processes in which they are seen."""
+"""Losses that do not fail a query are told to whoever started it, from each of the processes in which they are seen;
+and so is what a write that failed leaves behind."""
 
 import json
 import subprocess
@@ -46,3 +47,8 @@ def test_a_warning_from_each_process_of_spark_is_on_standard_error_once(
         which = f"{topic}-{partition}: the offsets [{start}, {end}) are gone: the log starts at {end} now"
         said = f"{which}; they were deleted by retention, or by DeleteRecords. {GOES_ON}"
         assert run.stderr.splitlines().count(said) == 1, f"{who}: {run.stderr[-4000:]}"
+    for what, rows, tasks in (("the write", 4, 2), ("micro-batch 0", 10, 1)):
+        stays = (
+            f"the {rows} rows of {tasks} finished tasks are in their topics and stay there; rows of others may be too"
+        )
+        assert run.stderr.splitlines().count(f"{what} has failed: {stays}") == 1, run.stderr[-4000:]

@@ -1,10 +1,14 @@
 """The options table, without a Spark: what is taken, by whom, and what is said about the rest."""
 
 import pickle
+import re
 
 import pytest
 
+import pylog
 from pylog.connector.client.cluster import EARLIEST, LATEST
+from pylog.connector.client.config import OPTIONS as CLIENT_OPTIONS
+from pylog.connector.client.config import Role
 from pylog.connector.client.errors import ConfigError
 from pylog.connector.spark.offsets import AtGroup, AtTime
 from pylog.connector.spark.option_rows import OPTIONS, Taker
@@ -327,3 +331,52 @@ def test_every_row_has_a_doc_and_no_taker_has_two_rows_of_a_name() -> None:
     assert all(row.doc for row in OPTIONS)
     seen = [(row.name, taker) for row in OPTIONS for taker in row.takers]
     assert len(set(seen)) == len(seen)
+
+
+# What is suggested
+
+
+def refusal_of(given: dict[str, str], taker: Taker) -> str:
+    with pytest.raises(ConfigError) as refused:
+        sink_options(SERVERS | given) if taker is Taker.SINK else source_options(READ | given, taker)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("taker", Taker)
+@pytest.mark.parametrize("prefix", ["kafka.", "kafak.", ""])
+def test_a_name_that_is_suggested_is_taken_as_it_stands(taker: Taker, prefix: str) -> None:
+    """Whatever the slip: with `kafka.` where that belongs, and never an option that only the other side takes."""
+    role = Role.SINK if taker is Taker.SINK else Role.CONSUMER
+    own = {row.name for row in OPTIONS if taker in row.takers}
+    clients = {f"kafka.{row.name}" for row in CLIENT_OPTIONS.values() if row.is_of(role)}
+    suggested = set()
+    for name in CLIENT_OPTIONS:
+        said = refusal_of({f"{prefix}{name}x": "1"}, taker)
+        suggested |= set(re.findall(r"is not an option: did you mean (\S+)\?$", said))
+    assert suggested <= own | clients
+    assert prefix == "" or suggested >= clients
+
+
+@pytest.mark.parametrize(
+    ("name", "taker", "suggested"),
+    [
+        pytest.param("kafka.batch.sice", Taker.SINK, "kafka.batch.size", id="a write"),
+        pytest.param("kafka.fetch.min.byte", Taker.BATCH, "kafka.fetch.min.bytes", id="a read"),
+        pytest.param("kafka.fetch.min.byte", Taker.STREAM, "kafka.fetch.min.bytes", id="a stream"),
+    ],
+)
+def test_the_nearest_name_is_suggested_as_users_write_it(name: str, taker: Taker, suggested: str) -> None:
+    assert refusal_of({name: "1"}, taker) == f"{name} is not an option: did you mean {suggested}?"
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        pytest.param("batch.sice", ": did you mean batch.size?", id="as a producer writes it"),
+        pytest.param("check.crc", "", id="only consumers take the nearest"),
+    ],
+)
+def test_a_producer_of_ones_own_has_names_without_a_prefix(name: str, suggested: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        pylog.Producer({"bootstrap.servers": "127.0.0.1:1", name: "1"})
+    assert str(refused.value) == f"{name} is not an option{suggested}"

@@ -1,14 +1,19 @@
-"""A Spark that `pylog.spark_session` starts, and losses that do not fail its queries: what is said of them is on its
-standard error, wherever it is said.
+"""A Spark that `pylog.spark_session` starts, losses that do not fail its queries, and writes that fail: what is said of
+them is on its standard error, wherever it is said.
 
 `loss_run.py SERVERS TOPIC FOLDER`: of the topic's two partitions the records of the first, 10 of them, begin at 4, and
-the second has 10, of which 6 are deleted when they are about to be read."""
+the second has 10, of which 6 are deleted when they are about to be read. The last task of each write
+has a row for a partition that is not there: of a batch of three tasks with two rows each, and of a stream of a task for
+each partition."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from pyspark.errors import PySparkException
 
 import pylog
 
@@ -23,8 +28,8 @@ CONFIG = {
 OPTIONS = {"kafka.bootstrap.servers": SERVERS, "subscribe": TOPIC, "failOnDataLoss": "false"}
 
 
-def starting(first: int) -> str:
-    return json.dumps({TOPIC: {"0": first, "1": 0}})
+def starting(first: int, second: int = 0) -> str:
+    return json.dumps({TOPIC: {"0": first, "1": second}})
 
 
 def deleting(batches: Iterator[Any]) -> Iterator[Any]:
@@ -47,5 +52,15 @@ batch = session.read.format("pylog").options(**OPTIONS)
 found = {"planned": batch.option("startingOffsets", starting(2)).load().count()}
 rows = batch.option("startingOffsets", starting(4)).load().selectExpr("offset")
 found["taken"] = rows.mapInArrow(deleting, "offset long").count()
+
+tasks = session.range(0, 6, 1, 3).selectExpr("cast(id as string) value", "cast(if(id = 5, 7, 0) as int) partition")
+sink = {"kafka.bootstrap.servers": SERVERS, "topic": TOPIC}
+with contextlib.suppress(PySparkException):
+    tasks.write.format("pylog").options(**sink).mode("append").save()
+stream = session.readStream.format("pylog").options(**OPTIONS, startingOffsets=starting(4, 6)).load()
+moved = stream.selectExpr("value", "if(partition = 1, 7, 0) partition")
+writer = moved.writeStream.format("pylog").options(**sink).option("checkpointLocation", str(FOLDER / "moved"))
+with contextlib.suppress(PySparkException):
+    writer.trigger(availableNow=True).start().awaitTermination()
 print(json.dumps(found))
 session.stop()

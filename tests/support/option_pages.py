@@ -32,7 +32,7 @@ def of_client(role: Role, defaults: Mapping[str, str] | None = None, prefix: str
     yield "| option | type | default | |"
     yield "|---|---|---|---|"
     for row in CLIENT_OPTIONS.values():
-        if row.role in (None, role):
+        if row.is_of(role):
             default = (defaults or {}).get(row.name, row.default)
             yield f"| `{prefix}{row.name}` | {row.type} | {_shown(default)} | {_escaped(row.doc)} |"
 

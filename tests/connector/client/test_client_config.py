@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from pylog.connector.client.config import OPTIONS, Address, ClientConfig, Role
+from pylog.connector.client.config import OPTIONS, Address, ClientConfig, Role, names_of
 from pylog.connector.client.config_types import Option
 from pylog.connector.client.errors import ConfigError
 
@@ -72,12 +72,21 @@ def test_bootstrap_servers_are_required() -> None:
     [
         pytest.param(Role.CONSUMER, "acks", "all", id="a consumer has no acks"),
         pytest.param(Role.PRODUCER, "fetch.min.bytes", "1", id="a producer fetches nothing"),
+        pytest.param(Role.SINK, "fetch.min.bytes", "1", id="nor does a sink"),
+        pytest.param(Role.PRODUCER, "default.api.timeout.ms", "5", id="a producer has times of its own for what waits"),
     ],
 )
 def test_options_of_the_other_role_are_refused(role: Role, name: str, value: str) -> None:
     ClientConfig.parse({**SERVERS, name: value})
     with pytest.raises(ConfigError, match=f"this is a {role.value}"):
         ClientConfig.parse({**SERVERS, name: value}, role)
+
+
+def test_a_sink_takes_what_a_producer_takes_and_the_time_for_which_its_driver_looks_for_the_cluster() -> None:
+    assert set(names_of(Role.SINK)) - set(names_of(Role.PRODUCER)) == {"default.api.timeout.ms"}
+    assert set(names_of(Role.PRODUCER)) <= set(names_of(Role.SINK))
+    options = {**SERVERS, "default.api.timeout.ms": "5"}
+    assert ClientConfig.parse(options, Role.SINK).default_api_timeout_ms == 5
 
 
 @pytest.mark.parametrize(
