@@ -35,8 +35,8 @@ class Producer(RecordProducer):
         up. ValueError or TypeError for a row that cannot be written: rows before it may be."""
         future = TableFuture(topic, table.num_rows, on_delivery)
         try:
-            for start, count in _slices(table, self._config.buffer_memory // SLICES_IN_BUFFER):
-                self._send_slice(topic, table.slice(start, count), future)
+            for part in _slices(table, self._config.buffer_memory // SLICES_IN_BUFFER):
+                self._send_slice(topic, part, future)
         except BaseException as error:
             future.complete(error if isinstance(error, ClientError) else ClientError(f"not sent: {error}"))
             raise
@@ -72,9 +72,11 @@ class Producer(RecordProducer):
         return found
 
 
-def _slices(table: pa.Table | pa.RecordBatch, bytes_max: int) -> Iterator[tuple[int, int]]:
-    """(first row, rows) of equal parts of about so many bytes at most."""
-    parts = min(-(-table.nbytes // max(bytes_max, 1)), table.num_rows) or 1
-    rows = -(-table.num_rows // parts) or 1
-    for start in range(0, table.num_rows, rows):
-        yield start, min(rows, table.num_rows - start)
+def _slices(table: pa.Table | pa.RecordBatch, bytes_max: int) -> Iterator[pa.Table | pa.RecordBatch]:
+    """Parts of so many bytes at most, or of one row."""
+    if table.nbytes <= bytes_max or table.num_rows <= 1:
+        yield table
+        return
+    middle = table.num_rows // 2
+    yield from _slices(table.slice(0, middle), bytes_max)
+    yield from _slices(table.slice(middle), bytes_max)

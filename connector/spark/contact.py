@@ -16,7 +16,13 @@ _log = logging.getLogger(__name__)
 
 def contact(config: ClientConfig, timeout_ms: int) -> None:
     """Returns when a broker has answered; its absence is an error after `timeout_ms`, not minutes later in a task."""
-    cluster = Cluster.of(replace(config, default_api_timeout_ms=timeout_ms))
+    hasty = replace(
+        config,
+        default_api_timeout_ms=timeout_ms,
+        request_timeout_ms=min(config.request_timeout_ms, timeout_ms),
+        socket_connection_setup_timeout_ms=min(config.socket_connection_setup_timeout_ms, timeout_ms),
+    )
+    cluster = Cluster.of(hasty)
     cluster.retrying("looking for the cluster", cluster.refresh)
 
 

@@ -67,7 +67,7 @@ def _what_stays(messages: Sequence[WriterCommitMessage | None]) -> str:
     done = [message for message in messages if isinstance(message, Written)]
     rows = sum(message.rows for message in done)
     return (
-        f"the {rows} rows of {len(done)} finished tasks are in their topics and stay there; rows of others may be too"
+        f"the {rows} rows of finished tasks ({len(done)}) are in their topics and stay there; rows of others may be too"
     )
 
 

@@ -19,7 +19,7 @@ def test_the_table_is_that_of_the_code(request: pytest.FixtureRequest) -> None:
 
 def test_its_numbers_are_those_of_the_code() -> None:
     page = PATH.read_text()
-    assert f"which is a {ORDINALS[SLICES_IN_BUFFER]} of it on average" in page
+    assert f"which is a {ORDINALS[SLICES_IN_BUFFER]} of it at most" in page
     assert f"`batch.size` is {OPTIONS['batch.size'].default >> 10} KB by default" in page
 
 

@@ -34,9 +34,8 @@ CONFIG = {"num.partitions": 4}
 
 def bound_bytes(shape: Shape) -> int:
     """As docs/sink.md states it."""
-    even = BUFFER_BYTES // SLICES_IN_BUFFER
-    part = shape.size_bytes // shape.topics if shape.large else min(even, shape.size_bytes)
-    return max(BUFFER_BYTES, part) + 2 * shape.size_bytes + part + FREE_BYTES_MAX
+    part = min(BUFFER_BYTES // SLICES_IN_BUFFER, shape.size_bytes)
+    return BUFFER_BYTES + 2 * shape.size_bytes + part + FREE_BYTES_MAX
 
 
 @contextlib.contextmanager

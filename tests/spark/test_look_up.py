@@ -1,11 +1,13 @@
 """Offsets are looked up again when what failed may pass by itself, as often as fetchOffset.numRetries says."""
 
+import socket
 import time
 
 import pytest
 
-from pylog.connector.client.errors import BrokerUnavailable, ClientError, UnknownTopic
-from pylog.connector.spark.contact import look_up
+from pylog.connector.client.config import ClientConfig
+from pylog.connector.client.errors import BrokerUnavailable, ClientError, Retriable, UnknownTopic
+from pylog.connector.spark.contact import contact, look_up
 
 PASSES, STAYS = BrokerUnavailable([("127.0.0.1:1", "refused")]), UnknownTopic("t")
 
@@ -56,3 +58,12 @@ def test_there_is_a_pause_before_it_is_asked_again() -> None:
     started = time.monotonic()
     look_up(Answers(PASSES, PASSES, "found"), 3, pause_ms=30)
     assert time.monotonic() - started >= 0.06
+
+
+def test_a_cluster_that_takes_connections_and_never_answers_is_told_of_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        config = ClientConfig.parse({"bootstrap.servers": f"127.0.0.1:{hung.getsockname()[1]}"})
+        began = time.monotonic()
+        with pytest.raises(Retriable):
+            contact(config, 200)
+        assert time.monotonic() - began < 2

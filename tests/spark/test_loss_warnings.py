@@ -49,6 +49,6 @@ def test_a_warning_from_each_process_of_spark_is_on_standard_error_once(
         assert run.stderr.splitlines().count(said) == 1, f"{who}: {run.stderr[-4000:]}"
     for what, rows, tasks in (("the write", 4, 2), ("micro-batch 0", 10, 1)):
         stays = (
-            f"the {rows} rows of {tasks} finished tasks are in their topics and stay there; rows of others may be too"
+            f"the {rows} rows of finished tasks ({tasks}) are in their topics and stay there; rows of others may be too"
         )
         assert run.stderr.splitlines().count(f"{what} has failed: {stays}") == 1, run.stderr[-4000:]

@@ -31,6 +31,6 @@ def test_an_abort_says_what_stays_behind(caplog: pytest.LogCaptureFixture) -> No
     BatchWriter(OPTIONS).abort(MESSAGES)
     StreamWriter(OPTIONS).abort(MESSAGES, 5)
     batch, stream = (record.getMessage() for record in caplog.records)
-    stays = "the 7 rows of 2 finished tasks are in their topics and stay there"
+    stays = "the 7 rows of finished tasks (2) are in their topics and stay there"
     assert batch.startswith(f"the write has failed: {stays}")
     assert stream.startswith(f"micro-batch 5 has failed: {stays}")
