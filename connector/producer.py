@@ -19,6 +19,8 @@ from pylog.storage.batch import HEADER_BYTES
 
 SLICES_IN_BUFFER = 4  # parts of a table are encoded at once, of which so many fit into buffer.memory
 
+_COLUMNS = ("key", "value", "headers", "partition", "timestamp")
+
 
 class Producer(RecordProducer):
     __doc__ = RecordProducer.__doc__
@@ -35,7 +37,7 @@ class Producer(RecordProducer):
         up. ValueError or TypeError for a row that cannot be written: rows before it may be."""
         future = TableFuture(topic, table.num_rows, on_delivery)
         try:
-            for part in _slices(table, self._config.buffer_memory // SLICES_IN_BUFFER):
+            for part in _slices(_written(table), self._config.buffer_memory // SLICES_IN_BUFFER):
                 self._send_slice(topic, part, future)
         except BaseException as error:
             future.complete(error if isinstance(error, ClientError) else ClientError(f"not sent: {error}"))
@@ -72,10 +74,18 @@ class Producer(RecordProducer):
         return found
 
 
+def _written(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """Without the columns that are left alone: they would count where the table is cut."""
+    names = table.schema.names
+    wanted = [number for number, name in enumerate(names) if name in _COLUMNS]
+    return table if len(wanted) == len(names) else table.select(wanted)
+
+
 def _slices(table: pa.Table | pa.RecordBatch, bytes_max: int) -> Iterator[pa.Table | pa.RecordBatch]:
     """Parts of so many bytes at most, or of one row."""
     if table.nbytes <= bytes_max or table.num_rows <= 1:
-        yield table
+        if table.num_rows:
+            yield table
         return
     middle = table.num_rows // 2
     yield from _slices(table.slice(0, middle), bytes_max)

@@ -192,7 +192,7 @@ class Brokers:
         if address is None:
             raise kafka_error(ErrorCode.LEADER_NOT_AVAILABLE, f"connecting to broker {node}, which has left")
         try:
-            return self.pool.take(address)
+            connection = self.pool.take(address)
         except BrokerUnavailable as error:
             self.doubt(address)
             advertised = f"broker {node} at {address}, where the cluster says it is"
@@ -200,10 +200,24 @@ class Brokers:
         except ConnectionLost:
             self.doubt(address)
             raise
+        self.trust(address)
+        return connection
+
+    @property
+    def nodes(self) -> list[int]:
+        return list(self._brokers)
 
     def doubt(self, address: Address) -> None:
-        """It did not answer: others are asked first."""
+        """It did not answer: others are asked first, until it does."""
         self._doubtful[address] = time.monotonic()
+
+    def doubt_node(self, node: int) -> None:
+        address = self._brokers.get(node)
+        if address is not None:
+            self.doubt(address)
+
+    def trust(self, address: Address) -> None:
+        self._doubtful.pop(address, None)
 
     @contextmanager
     def any_broker(self) -> Iterator[Connection]:
@@ -215,14 +229,15 @@ class Brokers:
             raise
         finally:
             self.pool.give(connection)
-        self._doubtful.pop(connection.address, None)
+        self.trust(connection.address)
 
     def _connect_to_any(self) -> Connection:
         """To a broker that is known, or else to one of bootstrap.servers; each is tried, those in doubt last."""
         known = list(self._brokers.values())
         shuffle(known)
+        known.sort(key=lambda address: not self.pool.has_idle(address))
         addresses = list(dict.fromkeys([*known, *self.config.bootstrap_servers]))
-        addresses.sort(key=lambda address: (self._doubtful.get(address, 0.0), not self.pool.has_idle(address)))
+        addresses.sort(key=lambda address: self._doubtful.get(address, 0.0))
         tried: list[tuple[str, str]] = []
         foreign: list[NotKafka] = []
         for address in addresses:

@@ -160,7 +160,7 @@ class Connection:
 
     def _head(self, spec: Api, version: int, body: Sequence[Buffer]) -> tuple[bytearray, int]:
         """What stands before a body, and the correlation id in it."""
-        if self._session_ends is not None and not self._in_flight and time.monotonic() > self._session_ends:
+        if self.is_session_over and not self._in_flight:
             self._authenticate()  # again: the broker ends what is used for longer
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -265,6 +265,11 @@ class Connection:
         """Whether it is idle for too long."""
         return (time.monotonic() - self.idle_since) * 1000 > self._config.connections_max_idle_ms
 
+    @property
+    def is_session_over(self) -> bool:
+        """Whether the next request has to authenticate again first, and wait for that."""
+        return self._session_ends is not None and time.monotonic() > self._session_ends
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
@@ -312,7 +317,11 @@ def _connect(address: Address, config: ClientConfig) -> Transport:
     except (OSError, UnicodeError) as error:
         found, cause = [], f"the name cannot be resolved ({error})"
     for family, kind, protocol, _, target in found:
-        sock = socket.socket(family, kind, protocol)
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:  # no more files can be open, say
+            cause = str(error)
+            continue
         try:
             if config.send_buffer_bytes >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes)

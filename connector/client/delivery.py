@@ -157,7 +157,7 @@ class DeliveryFuture:
             promise, _ = self._promise.of(self._index)
             if promise.outcome is not None:
                 return promise.outcome.error
-            if not promise.wait_here(deadline):
+            if not promise.wait_here(deadline) and promise.outcome is None:
                 raise TimeoutError(f"nothing is known of the record after {timeout} s: it may still be written")
 
     def _metadata(self) -> RecordMetadata:
@@ -256,5 +256,5 @@ def _call(
     """A function of a caller's: whatever it raises, the next one is called."""
     try:
         function(metadata, error)
-    except Exception:
+    except (Exception, SystemExit):
         _log.exception("a callback failed, which was told of %s", error or metadata)

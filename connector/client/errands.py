@@ -25,7 +25,10 @@ class Errands:
         assert name not in self._out
         self._out.add(name)
         arguments = name, work, done
-        threading.Thread(target=self._run, args=arguments, name="pylog-producer-errand", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, args=arguments, name="pylog-producer-errand", daemon=True).start()
+        except RuntimeError:  # no thread can be had, as while Python ends: then whoever gives it out waits with it
+            self._run(*arguments)
 
     def is_out(self, name: Hashable) -> bool:
         return name in self._out

@@ -161,6 +161,8 @@ class RecordProducer:
     def _partition_count(self, topic: str, beyond: int = -1) -> int:
         """Believed for `metadata.max.age.ms`, also while no leader is known: records are taken while brokers restart.
         Asked for again when it is not `beyond` a partition that somebody names, for some may have been added."""
+        if self._sender.is_orphan:
+            self._check_open()
         count, until = self._counts.get(topic, (0, 0.0))
         if time.monotonic() >= until:
             count = len(self._leaders(topic))
@@ -187,7 +189,7 @@ class RecordProducer:
         would take what comes free from under a table that waits for more."""
         self._check_open()
         line = self._line
-        if not line and self._accumulator.has_room(size_bytes):
+        if self._accumulator.has_room(size_bytes) and (not line or self._sender.is_own_thread):
             return
         if self._sender.is_own_thread:
             raise BufferFull(self._config.buffer_memory, 0)  # or the one thread that makes room would wait for it

@@ -1,7 +1,7 @@
 """The thread that sends: batches of the accumulator to the leaders of their partitions, several requests in flight.
 
-One thread owns all connections; it waits for them and for callers in one place and for nothing else: to connect, and to
-ask for metadata or a producer id, are errands of other threads. A request holds one batch a partition at most: brokers
+One thread owns all connections, and waits for them and for callers in one place: to connect, and to ask for metadata or
+a producer id, are errands of other threads. A request holds one batch a partition at most: brokers
 take no more. Whatever happens to a request, each of its batches is told: acknowledged, sent again, cut in two, or given
 up.
 """
@@ -42,6 +42,7 @@ from pylog.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS_MAX = 1.0
+SLOW_SECONDS = 1.0  # without an answer
 _NO_ANSWER = 0  # acks
 _ASK = "ask"  # the errand; those to connect have the number of the node for a name
 _UNCOUNTED = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
@@ -68,7 +69,9 @@ class _Link:
         self.requests: deque[_Request] = deque()
 
     def has_room(self, in_flight_max: int) -> bool:
-        return len(self.requests) < in_flight_max and not self.connection.has_unsent
+        """Not when its session is over: it is left as soon as nothing is in flight, for another one."""
+        connection = self.connection
+        return len(self.requests) < in_flight_max and not connection.has_unsent and not connection.is_session_over
 
 
 class Sender:
@@ -209,6 +212,9 @@ class Sender:
     def _can_send(self, node: int) -> bool:
         """Another request, as far as is known."""
         link = self._links.get(node)
+        if link is not None and not link.requests and link.connection.is_session_over:
+            self._drop(link)
+            link = None
         if link is None:
             return not self._errands.is_out(node)
         return link.has_room(self._config.max_in_flight_requests_per_connection)
@@ -288,12 +294,21 @@ class Sender:
     # What has to be known first
 
     def _ask(self, no_identity: bool, places: set[TopicPartition]) -> None:
+        self._doubt_the_slow()
         if no_identity:
             self._errands.give(_ASK, self._identity, self._learn_identity)
         else:
             topics = {topic for topic, _ in places}
             refused = partial(self._learn_leaders, places)
             self._errands.give(_ASK, lambda: self._cluster.learn(topics, create=True), refused)
+
+    def _doubt_the_slow(self) -> None:
+        """Brokers that have not answered for a while, or not yet taken a connection, are not asked before others."""
+        for node in self._cluster.nodes:
+            link = self._links.get(node)
+            since = link.requests[0].sent_at if link is not None and link.requests else self._clock()
+            if self._errands.is_out(node) or self._clock() - since > SLOW_SECONDS:
+                self._cluster.doubt_node(node)
 
     def _identity(self) -> Identity:
         with self._cluster.any_broker() as connection:
@@ -304,7 +319,7 @@ class Sender:
 
     def _learn_identity(self, result: Identity | ClientError) -> None:
         if isinstance(result, ClientError):
-            self._learn_nothing(result)
+            self._learn_nothing(result, None)
             return
         with self.lock:
             self._accumulator.identity = result
@@ -312,7 +327,7 @@ class Sender:
 
     def _learn_leaders(self, places: set[TopicPartition], refused: Mapping[str, KafkaError] | ClientError) -> None:
         if isinstance(refused, ClientError):
-            self._learn_nothing(refused)
+            self._learn_nothing(refused, places)
             return
         final = {topic: error for topic, error in refused.items() if not isinstance(error, Retriable)}
         leaderless = [place for place in places if self._cluster.known_leader(*place) is None]
@@ -327,10 +342,10 @@ class Sender:
         self._teller.tell(told)
         self._ask_again(learnt=len(leaderless) < len(places))
 
-    def _learn_nothing(self, error: ClientError) -> None:
+    def _learn_nothing(self, error: ClientError, places: set[TopicPartition] | None) -> None:
         if isinstance(error, Retriable):
             with self.lock:
-                self._accumulator.blame(error)
+                self._accumulator.blame(error, places)
             self._ask_again(learnt=False)
         else:
             self._fail_all(error)
@@ -382,13 +397,16 @@ class Sender:
             try:
                 answers = produce.decode_response(answer.body, answer.version)
             except MalformedFrame as error:
+                link.connection.close()  # what follows belongs to other requests than it seems
                 raise NotKafka(str(link.connection.address), f"its answer to Produce is malformed: {error}") from None
             results = {(str(result.topic), result.partition): result for result in answers}
             missing = link.requests[0].batches.keys() - results.keys()
             if missing:
                 topic, partition = min(missing)
+                link.connection.close()
                 raise NotKafka(str(link.connection.address), f"its answer to Produce leaves out {topic}-{partition}")
             batches = link.requests.popleft().batches
+            self._cluster.trust(link.connection.address)
             self._settle((batch, results[place]) for place, batch in batches.items())
             if not link.requests or not link.connection.has_more():
                 return
@@ -476,7 +494,8 @@ class Sender:
         self._links.pop(link.node, None)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(link.fileno)
-        if link.requests:  # of which a part may have left
+        # Of a request a part may have left; and to authenticate again is for who opens another.
+        if link.requests or link.connection.is_session_over:
             link.connection.close()
         self._cluster.pool.give(link.connection)
 

@@ -19,11 +19,18 @@ def contact(config: ClientConfig, timeout_ms: int) -> None:
     hasty = replace(
         config,
         default_api_timeout_ms=timeout_ms,
-        request_timeout_ms=min(config.request_timeout_ms, timeout_ms),
-        socket_connection_setup_timeout_ms=min(config.socket_connection_setup_timeout_ms, timeout_ms),
+        request_timeout_ms=_shorter(config.request_timeout_ms, ClientConfig.request_timeout_ms, timeout_ms),
+        socket_connection_setup_timeout_ms=_shorter(
+            config.socket_connection_setup_timeout_ms, ClientConfig.socket_connection_setup_timeout_ms, timeout_ms
+        ),
     )
     cluster = Cluster.of(hasty)
     cluster.retrying("looking for the cluster", cluster.refresh)
+
+
+def _shorter(value_ms: int, default_ms: int, timeout_ms: int) -> int:
+    """What a user has set is left."""
+    return min(value_ms, timeout_ms) if value_ms == default_ms else value_ms
 
 
 def look_up(ask: Callable[[], T], attempts: int, pause_ms: int) -> T:

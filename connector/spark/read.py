@@ -42,7 +42,7 @@ def read_partition(options: SourceOptions, schema: StructType, partition: InputP
     if partition.value is not None:  # None is Spark's way to say that a batch read has no partitions
         assert isinstance(partition, RangePartition)
         yield from _read(options, schema, partition.value, partition.topic_id)
-        settle()
+        settle("read")
 
 
 def _read(

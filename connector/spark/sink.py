@@ -76,5 +76,5 @@ def _write(options: SinkOptions, batches: "Iterator[pa.RecordBatch]") -> Written
 
     keep_freed_memory()
     written = Written(write_rows(options, batches))
-    settle()
+    settle("write")
     return written

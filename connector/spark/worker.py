@@ -8,6 +8,7 @@ import ctypes
 import gc
 import os
 import sys
+from collections import Counter
 
 FREE_BYTES_MAX = 64 << 20
 _MMAP_BYTES = 32 << 20  # the most that every glibc takes
@@ -15,14 +16,13 @@ _GLIBC_SETTINGS = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TU
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 _SETTLINGS = 2  # PySpark imports pandas, if it is there, behind the first task of a sink
-_settled = 0
+_settled: Counter[str] = Counter()
 
 
-def settle() -> None:
-    """At the end of the first tasks that used the kernels: what is there by now is no longer looked through."""
-    global _settled
-    if _settled < _SETTLINGS:
-        _settled += 1
+def settle(kind: str) -> None:
+    """At the end of the first tasks of a kind: what is there by now is no longer looked through."""
+    if _settled[kind] < _SETTLINGS:
+        _settled[kind] += 1
         gc.collect()
         gc.freeze()
 

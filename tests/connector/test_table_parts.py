@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pylog.connector.producer import _slices
+from pylog.connector.producer import _slices, _written
 
 EVEN = [b"x" * 100] * 1000
 FEW_LARGE = [b"x"] * 990 + [b"x" * 10_000] * 10
@@ -20,7 +20,7 @@ HEADERS = pa.array([[{"key": "k", "value": b"x" * size}] for size in (10, 5_000,
         pytest.param(pa.table({"value": FEW_LARGE}), 30_000, 16, id="a few rows with most of the bytes"),
         pytest.param(pa.table({"value": FEW_LARGE}), 1, 1000, id="a row each"),
         pytest.param(pa.table({"value": ["v"] * 5, "headers": HEADERS}), 4_500, 4, id="headers count, too"),
-        pytest.param(pa.table({"value": pa.array([], pa.binary())}), 1, 1, id="no row"),
+        pytest.param(pa.table({"value": pa.array([], pa.binary())}), 1, 0, id="no row"),
     ],
 )
 def test_no_part_is_larger_unless_it_is_a_row(table: pa.Table | pa.RecordBatch, bytes_max: int, parts: int) -> None:
@@ -28,3 +28,13 @@ def test_no_part_is_larger_unless_it_is_a_row(table: pa.Table | pa.RecordBatch, 
     assert all(part.nbytes <= bytes_max or part.num_rows == 1 for part in found if table.num_rows)
     assert [row for part in found for row in part.to_pylist()] == table.to_pylist()
     assert len(found) <= parts, "and it is not cut to pieces"
+
+
+def test_columns_that_are_left_alone_do_not_count() -> None:
+    """Every slice of a dictionary column counts all of its dictionary."""
+    cities = pa.array(["a city of many letters" * 100] * 1000).dictionary_encode()
+    table = pa.table({"value": EVEN, "city": cities, "key": EVEN})
+    assert _written(table).column_names == ["value", "key"]
+    assert len(list(_slices(_written(table), 110_000))) == 2
+    plain = table.select(["key", "value"])
+    assert _written(plain) is plain

@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -25,7 +26,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(worker, "_settled", 0)
+    monkeypatch.setattr(worker, "_settled", Counter(read=9))
     yield
     gc.unfreeze()
 
@@ -33,19 +34,19 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("before", [0, 1])
 def test_what_is_there_after_the_first_two_tasks_is_out_of_the_collectors_sight(before: int) -> None:
     for _ in range(before):
-        worker.settle()
+        worker.settle("write")
     kept = [[]]
-    worker.settle()
+    worker.settle("write")
     assert gc.get_freeze_count() > 0
     assert not any(one is kept for one in gc.get_objects())
 
 
 def test_what_later_tasks_make_is_still_collected() -> None:
-    worker.settle()
-    worker.settle()
+    worker.settle("write")
+    worker.settle("write")
     frozen = gc.get_freeze_count()
     made_later = [[]]
-    worker.settle()
+    worker.settle("write")
     assert gc.get_freeze_count() <= frozen
     assert any(one is made_later for one in gc.get_objects())
 

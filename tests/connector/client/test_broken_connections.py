@@ -2,9 +2,13 @@
 
 import threading
 import time
+from itertools import count
 
 import pytest
 
+from pylog.broker_lite.protocol import produce
+from pylog.broker_lite.protocol.wire import Buffer, MalformedFrame
+from pylog.connector.client.errors import DeliveryFailed
 from pylog.connector.client.producer import RecordProducer
 from pylog.storage.records import Record, decode_batch, encode_batch
 from tests.connector.client.fake_kafka import PRODUCE, FakeKafka, Fault
@@ -73,3 +77,26 @@ def test_a_broker_that_answered_is_not_called_silent_by_a_sender_that_was_busy(
         producer.flush(10)
         assert (labels(kafka), kafka.connections_opened) == ([0, 1, 2, 3, 4, 5], opened)
     assert len(kafka.asked(PRODUCE)) == 6, "nothing was sent again"
+
+
+def test_behind_a_bad_answer_none_is_taken_for_that_of_another_request(
+    kafka: FakeKafka, producer: RecordProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of three answers cannot be read, the others stand behind it: nobody said that batch 2 is written."""
+    go_on, calls, decode = threading.Event(), count(), produce.decode_response
+
+    def decode_but_the_third(body: Buffer, version: int) -> list[produce.ProducedPartition]:
+        if next(calls) == 2:
+            raise MalformedFrame("no answer to Produce")
+        return decode(body, version)
+
+    monkeypatch.setattr(produce, "decode_response", decode_but_the_third)
+    with producer:
+        send_while_busy(kafka, producer, go_on)
+        while len(kafka.asked(PRODUCE)) < 5:
+            time.sleep(0.001)
+        waiting = [batch.promise for batch in producer._accumulator._queues[PLACE].in_flight][-3:]
+        go_on.set()
+        producer.flush(10)
+    errors = [promise.outcome.error for promise in waiting if promise.outcome is not None]
+    assert [isinstance(error, DeliveryFailed) for error in errors] == [True] * 3

@@ -1,5 +1,6 @@
 """Who flushes goes on when everybody has heard of everything that was sent before."""
 
+import sys
 import threading
 import time
 
@@ -69,3 +70,23 @@ def test_a_callback_is_told_that_it_cannot_flush_whichever_thread_calls_it(
     finally:
         producer.close(0)  # told by this one
     assert refused == [RuntimeError, RuntimeError]
+
+
+def test_a_callback_that_ends_its_thread_keeps_nobody_from_being_told(producer: RecordProducer) -> None:
+    with producer:
+        first = producer.send("orders", "v", partition=0, on_delivery=lambda *_: sys.exit())
+        second = producer.send("orders", "v", partition=1)
+        producer.flush(10)
+        assert first.done()
+        assert second.done()
+
+
+def test_who_waits_for_a_record_hears_of_it_though_a_callback_takes_longer(producer: RecordProducer) -> None:
+    go_on = threading.Event()
+    with producer:
+        future = producer.send("orders", "v", partition=0, on_delivery=lambda *_: go_on.wait(10))
+        waiting = threading.Thread(target=producer.flush)
+        waiting.start()
+        assert future.result(0.5).offset == 0
+        go_on.set()
+        waiting.join()

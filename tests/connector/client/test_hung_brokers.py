@@ -4,15 +4,18 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
+from pylog.connector.client import errands
 from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ClientConfig
 from pylog.connector.client.errors import ConnectionLost, DeliveryFailed
 from pylog.connector.client.producer import RecordProducer
+from pylog.connector.client.sender import SLOW_SECONDS
 from pylog.storage.records import decode_batch
-from tests.connector.client.fake_kafka import FakeKafka
+from tests.connector.client.fake_kafka import METADATA, PRODUCE, FakeKafka, Fault
 
 HANGS, ANSWERS = 1, 0  # nodes, and the partitions that they lead
 REQUEST_TIMEOUT_MS = 3000
@@ -102,3 +105,50 @@ def test_a_broker_that_did_not_answer_is_asked_last(kafka: FakeKafka) -> None:
             cluster.refresh()
         assert time.monotonic() - began < 0.5
     cluster.pool.close()
+
+
+def test_a_connection_whose_session_is_over_is_left_for_another(kafka: FakeKafka) -> None:
+    """To authenticate again may take its time, and the thread that sends has others to serve."""
+    with new_producer(kafka) as producer:
+        producer.send("others", "v").result(10)
+        [link] = producer._sender._links.values()
+        with kafka.busy:
+            before = producer.send("others", "v")
+            while not link.requests:
+                time.sleep(0.001)
+            link.connection._session_ends = time.monotonic() - 1
+            after = producer.send("others", "v")
+        assert [future.result(10).offset for future in (before, after)] == [1, 2]
+        [other] = producer._sender._links.values()
+        assert other is not link
+        assert not link.connection.is_open
+        producer.send("others", "v").result(10)
+        other.connection._session_ends = time.monotonic() - 1
+        assert producer.send("others", "v").result(10).offset == 4, "an idle one, too"
+
+
+def test_where_no_thread_can_be_had_the_sender_waits_itself(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_producer(kafka) as producer:
+        monkeypatch.setattr(errands, "threading", SimpleNamespace(Thread=no_thread))
+        assert producer.send("others", "v").result(10).offset == 0
+
+
+def no_thread(**_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_a_broker_that_is_slow_to_answer_is_asked_for_metadata_last(kafka: FakeKafka, attempt: int) -> None:
+    """It hangs with a request in flight, and nobody has left it yet."""
+    with new_producer(kafka) as producer:
+        for partition in (HANGS, ANSWERS):
+            producer.send("orders", "v", partition=partition).result(10)
+        kafka.faults[PRODUCE].append(Fault.SILENCE)
+        waits = producer.send("orders", "v", partition=HANGS)
+        time.sleep(SLOW_SECONDS + 0.1)
+        producer._cluster.expire("orders")
+        producer._cluster.pool.close()
+        kafka.faults[PRODUCE].clear()
+        assert not waits.done()
+        producer.send("orders", "v", partition=ANSWERS).result(SOON_SECONDS)
+        assert kafka.asked(METADATA)[-1].node == ANSWERS

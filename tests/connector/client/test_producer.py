@@ -309,7 +309,12 @@ def test_a_forked_process_is_told_that_it_cannot_send(kafka: FakeKafka, produce:
         if child == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(10)  # a child that waits is ended
-            for attempt in (lambda: producer.send("orders", "v"), producer.flush, producer.close):
+            for attempt in (
+                lambda: producer.send("orders", "v"),
+                lambda: producer.send("not asked for yet", "v"),
+                producer.flush,
+                producer.close,
+            ):
                 try:
                     attempt()
                     os.write(writer, b"fine.")
@@ -318,7 +323,7 @@ def test_a_forked_process_is_told_that_it_cannot_send(kafka: FakeKafka, produce:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     told = b"this producer was made before a fork: make one in each process"
-    assert os.read(reader, 1000).split(b".") == [told, told, b"fine", b""]
+    assert os.read(reader, 1000).split(b".") == [told, told, told, b"fine", b""]
     producer.flush(10)
     assert producer.send("orders", "v").result(10).topic == "orders", "the parent goes on"
 

@@ -87,3 +87,24 @@ def test_waiting_for_room_may_take_for_ever(kafka: FakeKafka, produce: Produce) 
         producer.send("orders", b"x" * 600, partition=0)
     producer.flush(10)
     assert len(values(kafka)) == 5
+
+
+def test_a_callback_finds_room_past_those_that_wait(kafka: FakeKafka, produce: Produce) -> None:
+    """It is called by the thread that makes room: it cannot wait behind them."""
+    producer = produce(buffer_memory=3000)
+    sent: list[object] = []
+
+    def send_more(*_: object) -> None:
+        while not producer._accumulator.waiting_for_room:
+            time.sleep(0.001)
+        sent.append(producer.send("orders", b"more", partition=0))
+
+    producer.send("orders", b"first", partition=0).result(10)
+    with kafka.busy:
+        producer.send("orders", b"second", partition=1, on_delivery=send_more)
+        producer.send("orders", b"x" * 2000, partition=0)
+        waiting = threading.Thread(target=producer.send, args=("orders", b"y" * 2000), kwargs={"partition": 0})
+        waiting.start()
+    waiting.join(10)
+    producer.flush(10)
+    assert len(sent) == 1
