@@ -36,10 +36,10 @@ ROWS = Measure("rows/s")
 MEGABYTES = Measure("MB/s of values")
 CPU = Measure("CPU s a million rows", higher_is_better=False, decimals=2)
 ROWS_IN_TRIGGERS = Measure("rows/s within triggers")  # as Spark reports it: without the start of the query
-# By the bytes of a value, in memory and in Parquet: a trigger is to last longer than its beginning, and what a run
-# leaves behind is to be little enough to be there for the next one (`peers`).
+# By the bytes of a value, in memory and in Parquet: a trigger is to last half a second, which is several times its
+# beginning, and what a run leaves behind is to be little enough to be there for the next one (`peers`).
 COUNTS = {100: 4_000_000, 1000: 500_000}
-FILE_COUNTS = {100: 8_000_000, 1000: 500_000}
+FILE_COUNTS = {100: 8_000_000, 1000: 1_500_000}
 TRIGGERS = 5  # of a stream
 
 OURS, DEFAULT, BATCHED = 'format("pylog")', 'format("kafka")', 'format("kafka"), 64 KB batches, 5 ms linger'

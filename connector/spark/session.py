@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 _ARROW_UNCHECKED = "ARROW_ENABLE_UNSAFE_MEMORY_ACCESS"
 PRESETS = {
     "spark.python.unix.domain.socket.enabled": "true",  # 1 KB rows as Arrow: 0.96-1.37 M/s, by TCP 0.84-1.02
-    # Rows on their way to Python: 10,000 of 1 KB are more than the processor's caches hold, and took 10 % longer.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2m",
+    # Rows on their way to Python: 10,000 of 1 KB are more than the processor's caches hold, and batches of 1 or 2 MB
+    # cost Python more than they save.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",  # for toPandas; the source has Arrow anyway
     "spark.hadoop.fs.file.impl": LOCAL_FILES,  # for checkpoints; else it is Hive's
 }

@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
 SHAPES = {
     "rows of 1 KB": Shape(ROWS, 1_000),
-    "rows of 1 KB in small batches": Shape(2_000, 1_000),  # as in a session of pylog.spark_session
+    "rows of 1 KB in small batches": Shape(4_000, 1_000),  # as in a session of pylog.spark_session
     "rows of 1 KB for five topics": Shape(ROWS, 1_000, topics=5),
     "few rows with most of the bytes": Shape(ROWS, 100, 120, 500_000),
     "few rows with most of the bytes, for five topics": Shape(ROWS, 100, 120, 500_000, topics=5),
