@@ -3,6 +3,7 @@
 A table's columns become record batches in compiled kernels, without Python at any row: the road of Spark's sink.
 """
 
+import time
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -46,7 +47,7 @@ class Producer(RecordProducer):
         return future
 
     def _send_slice(self, topic: str, rows: pa.Table | pa.RecordBatch, future: TableFuture) -> None:
-        count = self._partition_count(topic, beyond=highest_named(rows))
+        count = self._partition_count(topic, time.monotonic(), beyond=highest_named(rows))
         self._add(topic, self._encoder.encode(rows, self._partitioner(topic).partition_ids(rows, count)), future)
 
     @cached_property
@@ -77,6 +78,8 @@ class Producer(RecordProducer):
 def _written(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     """Without the columns that are left alone: they would count where the table is cut."""
     names = table.schema.names
+    if "value" not in names:
+        raise ValueError(f"there is no column 'value' among {names}")
     wanted = [number for number, name in enumerate(names) if name in _COLUMNS]
     return table if len(wanted) == len(names) else table.select(wanted)
 

@@ -110,6 +110,11 @@ class Connection:
         if lifetime_ms > 0:
             self._session_ends = started + lifetime_ms / 1000 * _SESSION_PART
 
+    def renew(self) -> None:
+        """Authenticate again now, if the next request would have to: who sends that cannot wait."""
+        if self.is_session_over:
+            self._authenticate()
+
     @property
     def _protocol(self) -> str:
         return self._config.security_protocol

@@ -1,17 +1,36 @@
 """What becomes of records that were sent: every batch has one outcome, and whoever asked is told of it once."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
-from pylog.connector.client.errors import ClientError
+from pylog.connector.client.errors import ClientError, MadeBeforeFork
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 UNKNOWN_OFFSET = -1  # nobody said where: acks=0, or a copy that the broker had already and no longer remembers
+
+
+class _Process:
+    """Which one this is, counted in forks: in a child nobody hears of what its parent sent."""
+
+    forks = 0
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.forks += 1
+
+    @classmethod
+    def check(cls, forks: int) -> None:
+        if forks != cls.forks:
+            raise MadeBeforeFork
+
+
+os.register_at_fork(after_in_child=_Process.forked)
 
 
 class RecordMetadata(NamedTuple):
@@ -56,7 +75,17 @@ class Listener(Protocol):
 class BatchPromise:
     """The outcome of one batch, or, when it had to be cut in two, its halves."""
 
-    __slots__ = ("_is_told", "_listeners", "_waiters", "halves", "outcome", "partition", "record_count", "topic")
+    __slots__ = (
+        "_forks",
+        "_is_told",
+        "_listeners",
+        "_waiters",
+        "halves",
+        "outcome",
+        "partition",
+        "record_count",
+        "topic",
+    )
 
     def __init__(self, topic: str, partition: int, record_count: int = 0) -> None:
         self.topic = topic
@@ -64,6 +93,7 @@ class BatchPromise:
         self.record_count = record_count
         self.outcome: Outcome | None = None
         self._is_told = False  # to every listener
+        self._forks = _Process.forks
         self.halves: tuple[BatchPromise, int, BatchPromise] | None = None
         self._waiters: list[threading.Event] = []  # of who waits: for most batches nobody does
         self._listeners: list[Listener] = []
@@ -113,6 +143,7 @@ class BatchPromise:
     def wait_here(self, deadline: float | None) -> bool:
         """Whether it is done, or was cut in two."""
         if not self._is_done:
+            _Process.check(self._forks)
             waiter = threading.Event()
             self._waiters.append(waiter)
             # Looked at again: whoever made it done before the line above has woken nobody.
@@ -201,6 +232,7 @@ class TableFuture:
         self._written: list[tuple[int, int, int]] = []
         self._lock = threading.Lock()
         self._done = threading.Event()
+        self._forks = _Process.forks
         self.error: ClientError | None = None
 
     def expect(self, promise: BatchPromise) -> None:
@@ -239,6 +271,8 @@ class TableFuture:
         return self._done.is_set()
 
     def exception(self, timeout: float | None = None) -> ClientError | None:
+        if not self._done.is_set():
+            _Process.check(self._forks)
         if not self._done.wait(timeout):
             raise TimeoutError(f"nothing is known of the table after {timeout} s: its rows may still be written")
         return self.error
@@ -256,5 +290,5 @@ def _call(
     """A function of a caller's: whatever it raises, the next one is called."""
     try:
         function(metadata, error)
-    except (Exception, SystemExit):
+    except BaseException:  # also what ends a thread, or a task of asyncio's: others wait for theirs
         _log.exception("a callback failed, which was told of %s", error or metadata)

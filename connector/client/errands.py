@@ -5,11 +5,35 @@ The thread that sends gives them out and takes them back, so that what follows f
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from pylog.connector.client.errors import ClientError
 
 T = TypeVar("T")
+
+
+def within(seconds: float, work: Callable[[], T]) -> T | None:
+    """What `work` returns or raises; None when it takes longer, and it then goes on for nobody."""
+    done: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((work(), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    try:
+        threading.Thread(target=run, name="pylog-producer-errand", daemon=True).start()
+    except RuntimeError:  # no thread can be had, as while Python ends
+        return work()
+    try:
+        result, error = done.get(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+    except Empty:
+        return None
+    if error is not None:
+        raise error
+    return result
 
 
 class Errands:

@@ -249,6 +249,26 @@ class BufferFull(ClientError, TimeoutError):
         ).rstrip()
 
 
+class NoMetadata(ClientError, TimeoutError):
+    """Brokers were asked for a topic's partitions, and none has answered in time. Nothing was sent."""
+
+    def __init__(self, topic: str, max_block_ms: int) -> None:
+        super().__init__(topic, max_block_ms)
+
+    def __str__(self) -> str:
+        return (
+            f"the partitions of the topic {self.args[0]!r} are not known after max.block.ms={self.args[1]}: brokers "
+            "were asked, and none has answered yet. Do they hang?"
+        )
+
+
+class MadeBeforeFork(ClientError):
+    """A process has its parent's producer or futures, and nobody in it who sends."""
+
+    def __str__(self) -> str:
+        return "this producer was made before a fork: make one in each process"
+
+
 class ProducerClosed(ClientError):
     """Nothing can be sent with a producer after `close`; what was not settled by then may or may not be written."""
 

@@ -35,10 +35,13 @@ class Teller:
         thread = threading.get_ident()
         is_first = thread not in self._tellers  # a callback may close the producer, which tells of others
         self._tellers.add(thread)
+        left = iter(told)
         try:
-            for batch, outcome in told:
+            for batch, outcome in left:
                 batch.promise.resolve(outcome)
         finally:
+            for batch, outcome in left:  # Ctrl-C came between: nobody else will tell of these
+                batch.promise.resolve(outcome)
             if is_first:
                 self._tellers.discard(thread)
             with self._changed:

@@ -17,12 +17,20 @@ from pylog.connector.client.cluster import Cluster
 from pylog.connector.client.config import ROUND_ROBIN, ClientConfig, Role
 from pylog.connector.client.config_types import INT64_MAX
 from pylog.connector.client.delivery import Callback, DeliveryFuture, OnDelivery, TableFuture
-from pylog.connector.client.errors import BufferFull, ProducerClosed, RecordTooLarge, UnknownPartition
+from pylog.connector.client.errands import within
+from pylog.connector.client.errors import (
+    BufferFull,
+    NoMetadata,
+    ProducerClosed,
+    RecordTooLarge,
+    UnknownPartition,
+)
 from pylog.connector.client.partitions import PartitionChooser
 from pylog.connector.client.pending_batch import record_bytes_max
 from pylog.connector.client.sender import Sender
 from pylog.storage.batch import HEADER_BYTES, Buffer, read_prefix
 
+_LAST_WORD_SECONDS = 0.5  # for an error that comes when the time is up, and says more than that it is
 Serializer = Callable[[Any], bytes | None]
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
@@ -76,7 +84,7 @@ class RecordProducer:
         key_bytes, value_bytes = self._key_serializer(key), self._value_serializer(value)
         named = _headers(headers)
         size_bytes = record_bytes_max(key_bytes, value_bytes, named)
-        partition = self._partition(topic, key_bytes, partition, size_bytes)
+        partition = self._partition(topic, key_bytes, partition, size_bytes, started)
         for option, limit in self._limits:
             if size_bytes > limit:
                 raise RecordTooLarge(topic, partition, size_bytes, option, limit)
@@ -102,7 +110,7 @@ class RecordProducer:
         view = memoryview(records).cast("B")
         if len(view) < HEADER_BYTES or read_prefix(view)[1] != len(view):
             raise ValueError(f"{len(view)} bytes for {topic}-{partition} are not one record batch")
-        partition = self._partition(topic, None, partition, len(view))
+        partition = self._partition(topic, None, partition, len(view), time.monotonic())
         self._check_size(topic, partition, len(view))
         future = TableFuture(topic, record_count)
         writable = memoryview(bytearray(view)) if view.readonly else view
@@ -112,7 +120,7 @@ class RecordProducer:
 
     def partitions_for(self, topic: str) -> list[int]:
         """Its partitions; a topic that is missing is made, where the broker does so."""
-        return sorted(self._leaders(topic))
+        return sorted(self._leaders(topic, time.monotonic()))
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything that was sent before has an outcome, which its futures have and its callbacks have
@@ -158,28 +166,33 @@ class RecordProducer:
 
     # How a record gets its place
 
-    def _partition_count(self, topic: str, beyond: int = -1) -> int:
+    def _partition_count(self, topic: str, started: float, beyond: int = -1) -> int:
         """Believed for `metadata.max.age.ms`, also while no leader is known: records are taken while brokers restart.
         Asked for again when it is not `beyond` a partition that somebody names, for some may have been added."""
         if self._sender.is_orphan:
             self._check_open()
         count, until = self._counts.get(topic, (0, 0.0))
         if time.monotonic() >= until:
-            count = len(self._leaders(topic))
+            count = len(self._leaders(topic, started))
         if count <= beyond:
             self._cluster.expire(topic)
-            count = len(self._leaders(topic))
+            count = len(self._leaders(topic, started))
         return count
 
-    def _leaders(self, topic: str) -> dict[int, int]:
-        leaders = self._cluster.topic(topic, create=True, timeout_ms=self._config.max_block_ms).leaders
+    def _leaders(self, topic: str, started: float) -> dict[int, int]:
+        """Waits for `max.block.ms` since then, though each broker that is asked may take its own time to answer."""
+        left_ms = max(0, self._config.max_block_ms - int((time.monotonic() - started) * 1000))
+        seconds = left_ms / 1000 + _LAST_WORD_SECONDS
+        leaders = within(seconds, lambda: self._cluster.topic(topic, create=True, timeout_ms=left_ms).leaders)
+        if leaders is None:
+            raise NoMetadata(topic, self._config.max_block_ms)
         self._counts[topic] = len(leaders), time.monotonic() + self._config.metadata_max_age_ms / 1000
         return leaders
 
-    def _partition(self, topic: str, key: bytes | None, named: int | None, size_bytes: int) -> int:
+    def _partition(self, topic: str, key: bytes | None, named: int | None, size_bytes: int, started: float) -> int:
         if named is None:
-            return self._chooser.choose(topic, key, size_bytes, self._partition_count(topic))
-        count = self._partition_count(topic, beyond=named)
+            return self._chooser.choose(topic, key, size_bytes, self._partition_count(topic, started))
+        count = self._partition_count(topic, started, beyond=named)
         if not 0 <= named < count:
             raise UnknownPartition(topic, named, count)
         return named

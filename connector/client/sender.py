@@ -30,6 +30,7 @@ from pylog.connector.client.errors import (
     ClientError,
     ConnectionLost,
     KafkaError,
+    MadeBeforeFork,
     NotKafka,
     Retriable,
     kafka_error,
@@ -43,6 +44,7 @@ from pylog.storage.errors import StorageError
 _log = logging.getLogger(__name__)
 STOP_SECONDS_MAX = 1.0
 SLOW_SECONDS = 1.0  # without an answer
+SENDS_MAX = 100  # one behind the other, before it is looked at what else there is
 _NO_ANSWER = 0  # acks
 _ASK = "ask"  # the errand; those to connect have the number of the node for a name
 _UNCOUNTED = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
@@ -170,7 +172,7 @@ class Sender:
 
     def _send_all(self) -> float | None:
         """Everything that can leave now. When there will be more, if nobody calls and nothing is answered."""
-        while True:
+        for _ in range(SENDS_MAX):
             now = self._clock()
             with self.lock:
                 no_identity = self._accumulator.needs_identity
@@ -188,6 +190,7 @@ class Sender:
                 else:
                     wake_at = self._ask_at if wake_at is None else min(wake_at, self._ask_at)
             return wake_at
+        return self._clock()  # with acks=0 nothing else ends it while callers bring more
 
     def _fill(self, now: float, leaderless: set[TopicPartition]) -> dict[int, _Request]:
         """A request for each leader that can take one."""
@@ -236,7 +239,12 @@ class Sender:
                 if request.batches:
                     self._send(link, request)
 
-        self._errands.give(node, lambda: self._cluster.connect(node), connected)
+        self._errands.give(node, lambda: self._connection_to(node), connected)
+
+    def _connection_to(self, node: int) -> Connection:
+        connection = self._cluster.connect(node)
+        connection.renew()
+        return connection
 
     def _discard(self, result: object) -> None:
         """A connection that comes when this producer has ended serves the next one."""
@@ -414,16 +422,18 @@ class Sender:
     def _settle(self, results: Iterable[tuple[PendingBatch, "produce.ProducedPartition | Outcome"]]) -> None:
         now = self._clock()
         told: list[tuple[PendingBatch, Outcome]] = []
-        with self.lock:
-            for batch, result in results:
-                if not self._accumulator.is_in_flight(batch):
-                    continue
-                outcome = result if isinstance(result, Outcome) else self._judge(batch, result, now)
-                if outcome is not None:
-                    told.append((batch, outcome))
-                    (self._accumulator.give_up if outcome.error else self._accumulator.acknowledge)(batch)
-            self._teller.decided(told)
-        self._teller.tell(told)
+        try:
+            with self.lock:
+                for batch, result in results:
+                    if not self._accumulator.is_in_flight(batch):
+                        continue
+                    outcome = result if isinstance(result, Outcome) else self._judge(batch, result, now)
+                    if outcome is not None:
+                        told.append((batch, outcome))
+                        (self._accumulator.give_up if outcome.error else self._accumulator.acknowledge)(batch)
+                self._teller.decided(told)
+        finally:  # what is settled nobody finds any more, whatever went wrong behind it
+            self._teller.tell(told)
 
     def _judge(self, batch: PendingBatch, result: produce.ProducedPartition, now: float) -> Outcome | None:
         """What became of a batch; None: it is sent again."""
@@ -454,6 +464,7 @@ class Sender:
         return True
 
     def _lose(self, link: _Link, error: ClientError) -> None:
+        self._unregister(link)  # while it is open: else a copy in a forked process keeps it in the selector for good
         self._hear_out(link)
         self._cluster.doubt(link.connection.address)
         if self._config.acks == _NO_ANSWER:  # a broker has no other way to say that it leads no more
@@ -492,12 +503,16 @@ class Sender:
 
     def _drop(self, link: _Link) -> None:
         self._links.pop(link.node, None)
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(link.fileno)
+        self._unregister(link)
         # Of a request a part may have left; and to authenticate again is for who opens another.
         if link.requests or link.connection.is_session_over:
             link.connection.close()
         self._cluster.pool.give(link.connection)
+
+    def _unregister(self, link: _Link) -> None:
+        key = self._selector.get_map().get(link.fileno)
+        if key is not None and key.data is link:  # another may have its number by now
+            self._selector.unregister(link.fileno)
 
     # Outcomes
 
@@ -539,7 +554,7 @@ def _fail_in_child() -> None:
         sender.lock = threading.Lock()
         sender.changed = threading.Condition(sender.lock)
         sender.is_orphan = True
-        sender.fatal = ClientError("this producer was made before a fork: make one in each process")
+        sender.fatal = MadeBeforeFork()
 
 
 os.register_at_fork(after_in_child=_fail_in_child)

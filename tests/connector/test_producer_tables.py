@@ -147,6 +147,7 @@ def test_a_callback_hears_of_the_whole_table(new_topic: NewTopic, produce: Produ
     ("table", "says"),
     [
         pytest.param({"key": ["k"]}, "no column 'value'", id="no value"),
+        pytest.param({"vlaue": ["v"]}, "no column 'value' among", id="nothing that is written"),
         pytest.param({"value": [1]}, "value", id="a number"),
         pytest.param({"value": ["v"], "partition": [9]}, "no partition 9", id="no such partition"),
         pytest.param({"value": ["v"], "partition": ["0"]}, "must be an integer", id="a partition in words"),

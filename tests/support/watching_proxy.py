@@ -17,7 +17,7 @@ from pylog.broker_lite.protocol.spec import Api
 from pylog.connector.client.config import parse_addresses
 
 PRODUCE, METADATA, PRODUCER_ID = produce.SPEC.key, metadata.SPEC.key, 22
-HOLD_SECONDS = 0.1
+HOLD_SECONDS = 0.3
 
 
 class Manner(Enum):

@@ -1,5 +1,7 @@
 """A connection that breaks takes nothing with it that had come: an answer that stands there is heard."""
 
+import os
+import select
 import threading
 import time
 from itertools import count
@@ -14,11 +16,17 @@ from pylog.storage.records import Record, decode_batch, encode_batch
 from tests.connector.client.fake_kafka import PRODUCE, FakeKafka, Fault
 
 PLACE = ("orders", 0)
+REQUEST_TIMEOUT_MS = 1000
 
 
 @pytest.fixture
 def producer(kafka: FakeKafka) -> RecordProducer:
-    options = {"linger.ms": 0, "retry.backoff.ms": 1, "request.timeout.ms": 300, "delivery.timeout.ms": 10_000}
+    options = {
+        "linger.ms": 0,
+        "retry.backoff.ms": 1,
+        "request.timeout.ms": REQUEST_TIMEOUT_MS,
+        "delivery.timeout.ms": 10_000,
+    }
     return RecordProducer({"bootstrap.servers": kafka.bootstrap_servers, **options})
 
 
@@ -70,7 +78,7 @@ def test_a_broker_that_answered_is_not_called_silent_by_a_sender_that_was_busy(
         while len(kafka.asked(PRODUCE)) < 5:
             time.sleep(0.001)
         opened = kafka.connections_opened
-        time.sleep(0.4)  # longer than request.timeout.ms
+        time.sleep(1.2 * REQUEST_TIMEOUT_MS / 1000)
         go_on.set()
         producer.flush(10)
         producer.send_batch(*PLACE, batch(5), 1)
@@ -100,3 +108,25 @@ def test_behind_a_bad_answer_none_is_taken_for_that_of_another_request(
         producer.flush(10)
     errors = [promise.outcome.error for promise in waiting if promise.outcome is not None]
     assert [isinstance(error, DeliveryFailed) for error in errors] == [True] * 3
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="other selectors forget what is closed by themselves")
+def test_a_connection_that_broke_is_forgotten_though_another_process_has_a_copy(
+    kafka: FakeKafka, producer: RecordProducer
+) -> None:
+    """As a process has it that was forked while it was opened: epoll would tell of it for ever."""
+    with producer:
+        producer.send(PLACE[0], b"0", partition=0).result(10)
+        [link] = producer._sender._links.values()
+        copy = os.dup(link.fileno)
+        try:
+            kafka.stop(0)
+            kafka.start(0)
+            producer.send(PLACE[0], b"1", partition=0).result(10)
+            epoll = producer._sender._selector._selector  # type: ignore[attr-defined]
+            ends = time.monotonic() + 5
+            while (found := epoll.poll(0)) and time.monotonic() < ends:
+                time.sleep(0.01)
+            assert found == []
+        finally:
+            os.close(copy)

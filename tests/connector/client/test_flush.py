@@ -1,12 +1,15 @@
 """Who flushes goes on when everybody has heard of everything that was sent before."""
 
-import sys
+import asyncio
 import threading
 import time
 
 import pytest
 
+from pylog.connector.client.delivery import BatchPromise, Outcome
 from pylog.connector.client.errors import ClientError
+from pylog.connector.client.outcomes import Teller
+from pylog.connector.client.pending_batch import PendingBatch
 from pylog.connector.client.producer import RecordProducer
 from tests.connector.client.fake_kafka import FakeKafka
 
@@ -72,13 +75,37 @@ def test_a_callback_is_told_that_it_cannot_flush_whichever_thread_calls_it(
     assert refused == [RuntimeError, RuntimeError]
 
 
-def test_a_callback_that_ends_its_thread_keeps_nobody_from_being_told(producer: RecordProducer) -> None:
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, ValueError])
+def test_a_callback_that_fails_keeps_nobody_from_being_told(
+    producer: RecordProducer, error: type[BaseException]
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
     with producer:
-        first = producer.send("orders", "v", partition=0, on_delivery=lambda *_: sys.exit())
+        first = producer.send("orders", "v", partition=0, on_delivery=fail)
         second = producer.send("orders", "v", partition=1)
         producer.flush(10)
         assert first.done()
         assert second.done()
+        assert producer.send("orders", "v", partition=2).result(10).partition == 2, "the sender goes on"
+
+
+def test_who_is_interrupted_while_telling_tells_the_others_first() -> None:
+    """Ctrl-C in the thread that closes the producer, say."""
+
+    class Interrupted:
+        def resolved(self, promise: BatchPromise, outcome: Outcome) -> None:
+            raise KeyboardInterrupt
+
+        def split(self, promise: BatchPromise, head: BatchPromise, head_count: int, tail: BatchPromise) -> None: ...
+
+    batches = [PendingBatch("orders", partition, 0.0, 0.0, (1,)) for partition in range(3)]
+    batches[0].promise.add(Interrupted())
+    teller, outcome = Teller(threading.Condition()), Outcome(0, -1, None)
+    with pytest.raises(KeyboardInterrupt):
+        teller.tell([(batch, outcome) for batch in batches])
+    assert [batch.promise.wait(0.0) for batch in batches] == [True] * 3
 
 
 def test_who_waits_for_a_record_hears_of_it_though_a_callback_takes_longer(producer: RecordProducer) -> None:
@@ -87,6 +114,6 @@ def test_who_waits_for_a_record_hears_of_it_though_a_callback_takes_longer(produ
         future = producer.send("orders", "v", partition=0, on_delivery=lambda *_: go_on.wait(10))
         waiting = threading.Thread(target=producer.flush)
         waiting.start()
-        assert future.result(0.5).offset == 0
+        assert future.result(5).offset == 0
         go_on.set()
         waiting.join()

@@ -105,6 +105,8 @@ def test_a_callback_finds_room_past_those_that_wait(kafka: FakeKafka, produce: P
         producer.send("orders", b"x" * 2000, partition=0)
         waiting = threading.Thread(target=producer.send, args=("orders", b"y" * 2000), kwargs={"partition": 0})
         waiting.start()
+        while not producer._accumulator.waiting_for_room:
+            time.sleep(0.001)
     waiting.join(10)
     producer.flush(10)
     assert len(sent) == 1
