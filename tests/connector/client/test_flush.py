@@ -3,6 +3,8 @@
 import asyncio
 import threading
 import time
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -89,6 +91,24 @@ def test_a_callback_that_fails_keeps_nobody_from_being_told(
         assert first.done()
         assert second.done()
         assert producer.send("orders", "v", partition=2).result(10).partition == 2, "the sender goes on"
+
+
+def test_what_is_settled_is_told_though_the_sender_fails_behind_it(
+    producer: RecordProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, judged = producer._sender._judge, count()
+
+    def judge_one(*arguments: Any) -> Outcome | None:
+        if next(judged):
+            raise RuntimeError("a fault of ours")
+        return judge(*arguments)
+
+    monkeypatch.setattr(producer._sender, "_judge", judge_one)
+    with producer:
+        futures = [producer.send("orders", "v", partition=partition) for partition in (0, 1)]  # in one request
+        producer.flush(10)
+        [error] = [error for future in futures if (error := future.exception(10)) is not None]
+    assert "a fault of ours" in str(error)
 
 
 def test_who_is_interrupted_while_telling_tells_the_others_first() -> None:
